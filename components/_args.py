@@ -626,6 +626,10 @@ class MagnumPoolArgs(TypedDict):
     """The group was made by hand, and imported: what the stack does not say of it stays as it is."""
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
+    replace: NotRequired[str]
+    """Where a change needs another group: surge (beside this one) or inPlace; only in a GpuPlatform."""
+    drain_timeout_seconds: NotRequired[int]
+    """With replace: how long the pods of the old group may take to go, in seconds."""
     image: NotRequired[str]
     """Image of the nodes; the template's by default."""
     node_group_labels: NotRequired[dict[str, str]]

@@ -26,7 +26,7 @@ from gpu_pools.clouds.magnum_answers import (
     Template,
 )
 from gpu_pools.clouds.magnum_cloud import Need, judge, needs
-from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.clouds.magnum_generations import Exchanged
 from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
@@ -57,7 +57,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 
 
 def check_cloud(
-    cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.Resource, exchanged: Sequence[PoolPlan] = ()
+    cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.Resource, exchanged: Sequence[Exchanged] = ()
 ) -> None:
     """Hold a cluster and its pools against the cloud of a component's openstack provider, unless it is told not to.
 
@@ -65,7 +65,7 @@ def check_cloud(
         cluster: what is wanted of the cluster.
         pools: all of its pools that are known.
         parent: the component; its warnings are shown there.
-        exchanged: those with `replace`, planned.
+        exchanged: those with `replace`.
 
     Raises:
         InvalidStackError: with everything that the cloud does not have.

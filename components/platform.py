@@ -17,7 +17,7 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
 from gpu_pools.plan.document import plan_json
-from gpu_pools.plan.generations import generations
+from gpu_pools.plan.generations import exchanged, generations
 from gpu_pools.plan.placing import labeller_selector
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
@@ -141,8 +141,7 @@ class GpuPlatform(pulumi.ComponentResource):
             from .openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
 
             with located_in(what, places):
-                exchanged = [pool for pool in planned.pools if pool.generation]
-                check_cloud(planned.settings.cluster, planned.settings.pools, self, exchanged)
+                check_cloud(planned.settings.cluster, planned.settings.pools, self, exchanged(planned))
         elif isinstance(planned.settings.cluster, AksSettings) and planned.settings.cluster.existing is None:
             from .azure_check import check_cloud as check_azure  # noqa: PLC0415 - as above
 

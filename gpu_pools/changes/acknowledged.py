@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.changes.pools import ENDS_PODS, pool_name
+from gpu_pools.changes.pools import ENDS_PODS, pool_name, pools_of
 from gpu_pools.changes.resource_types import CLUSTER_TYPES, POOL_TYPES
 from gpu_pools.changes.steps import top
 from gpu_pools.plan.change_ids import cluster_use, pool_goes, pool_use
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpu_pools.changes.pools import PoolChange
     from gpu_pools.changes.steps import Preview, Step
     from gpu_pools.changes.upkeep import Upkeep
-    from gpu_pools.plan.planned import Plan
+    from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.acknowledged import Acknowledgement
 
 #: What happens to the pods: in a sentence after the name.
@@ -100,7 +100,7 @@ def endings(
     if not whole(preview):
         found += [_held(one, before, after) for one in _renewals(renewed, after)]
         found += [_held(one, before, after) for pool in pools for one in _of_pool(pool)]
-        found += [_held(one, before, after) for one in _unknown(preview, {pool.name for pool in pools})]
+        found += [_held(one, before, after) for one in _unknown(preview, pools_of(before, after), {pool.name for pool in pools})]
     return tuple(found)
 
 
@@ -114,7 +114,7 @@ def _replacements(preview: Preview, before: Plan | None, after: Plan) -> Iterato
     for changes in shown:
         yield Ending(CLUSTER, CLUSTER, _REPLACED, after.change, _first(before), changes)
     for one in sorted(pools, key=lambda one: one.name):
-        name = pool_name(one) or ""
+        name = pool_name(one, pools_of(before, after)) or ""
         yield Ending(name if name in ids else one.name, "pool", _REPLACED, ids.get(name), None, _shown(one))
 
 
@@ -139,10 +139,10 @@ def _of_pool(pool: PoolChange) -> Iterator[Ending]:
     yield Ending(pool.name, "pool", _TAKEN[effect], pool_goes(pool.before) if goes or not pool.after else pool_use(pool.after))
 
 
-def _unknown(preview: Preview, known: set[str]) -> Iterator[Ending]:
+def _unknown(preview: Preview, declared: Iterable[PoolPlan], known: set[str]) -> Iterator[Ending]:
     """Pools that neither stack file declares, and clusters: the engine deletes them."""
     for one in preview.steps:
-        if one.op == "delete" and one.type in POOL_TYPES and pool_name(one) not in known:
+        if one.op == "delete" and one.type in POOL_TYPES and pool_name(one, declared) not in known:
             yield Ending(one.name, "pool", _TAKEN["deleted"], None)
         elif one.op == "delete" and one.type in CLUSTER_TYPES:
             yield Ending(one.name, "cluster", _TAKEN["deleted"], None)

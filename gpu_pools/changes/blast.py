@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.acknowledged import endings, standing, whole
-from gpu_pools.changes.pools import pool_changes, pool_name
+from gpu_pools.changes.pools import pool_changes, pool_name, pools_of
 from gpu_pools.changes.rotations import beside, rotations, unready
 from gpu_pools.changes.steps import name_of
 from gpu_pools.changes.turns import turns
@@ -188,7 +188,8 @@ def blast_radius(
         limits: of a change.
     """
     with_cluster = whole(preview)
-    replaced = {name for step in preview.steps if step.op == "replace" and (name := pool_name(step)) is not None}
+    declared = pools_of(before, after)
+    replaced = {name for step in preview.steps if step.op == "replace" and (name := pool_name(step, declared)) is not None}
     renewed = () if with_cluster else upkeep(before, after, replaced)
     pools = pool_changes(before, after, preview.steps, renewed, with_cluster=not preview.complete)
     old, new = _sums(before, prices), _sums(after, prices)

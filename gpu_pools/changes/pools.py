@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.resource_types import POOL_TYPES
 from gpu_pools.mig.change import change
+from gpu_pools.plan.generations import pool_called
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.stack.placements import ExistingPlacement
 from gpu_pools.stack.sharing import Mps
@@ -138,8 +139,9 @@ def pool_changes(
         with_cluster: whether all pools are replaced with their cluster, although no step tells it.
     """
     by_pool: dict[str, list[Step]] = {}
+    declared = pools_of(before, after)
     for one in steps:
-        if (pool := pool_name(one)) is not None:
+        if (pool := pool_name(one, declared)) is not None:
             by_pool.setdefault(pool, []).append(one)
     new = {pool.name: pool for pool in after.pools}
     old = {_name_now(pool, new): pool for pool in before.pools} if before else {}
@@ -159,17 +161,26 @@ def _name_now(pool: PoolPlan, new: Mapping[str, PoolPlan]) -> str:
     return next((name for name, other in new.items() if other.pool.placement == pool.pool.placement), pool.name)
 
 
-def pool_name(step: Step) -> str | None:
+def pools_of(*plans: Plan | None) -> tuple[PoolPlan, ...]:
+    """All pools of some plans."""
+    return tuple(pool for plan in plans if plan for pool in plan.pools)
+
+
+def pool_name(step: Step, declared: Iterable[PoolPlan]) -> str | None:
     """The name of a pool; None for a step of anything else.
 
-    Its nodes' label says it of pools that follow each other under one name; of others it is what the cloud calls them.
+    Of pools that follow each other under one name Azure's say it by their nodes' label, and Magnum's by what they are called.
+
+    Args:
+        step: of the engine.
+        declared: the pools of the plans before and after.
     """
     if step.type not in POOL_TYPES:
         return None
     inputs = step.new or step.old
     labels = inputs.get("nodeLabels")
     pool = labels.get(POOL_LABEL) if isinstance(labels, dict) and GENERATION_LABEL in labels else None
-    return str(pool or inputs.get(POOL_TYPES[step.type]))
+    return str(pool) if pool else pool_called(str(inputs.get(POOL_TYPES[step.type])), declared)
 
 
 def rotates(steps: Sequence[Step]) -> bool:

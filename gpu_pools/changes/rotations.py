@@ -75,12 +75,13 @@ def rotations(pool: PoolChange) -> Iterator[str]:
         f"eviction API; where they do not go in {after.pool.drain_seconds} s the deploy fails, and nothing of the old pool is "
         "deleted. Bare pods do not come back, and what is in an emptyDir is gone."
     )
-    if after.pool.min_nodes == 0:
+    if after.pool.autoscaled:
+        first = after.pool.first_nodes
         yield (
-            f"`{pool.name}` may begin without a node: then nothing is proven before the old one is drained. Its evicted pods "
-            "wait until the autoscaler has brought nodes, which are proven as they come."
+            f"`{pool.name}` begins with {first} node{'' if first == 1 else 's'}, to be proven. Evicted pods that find no room "
+            "there wait until the autoscaler has brought more, which are proven as they come."
         )
     yield (
-        f"Pods that select nodes by the pool's name in Azure find none any more: `gpu-pools/pool: {pool.name}` selects those of "
-        "both pools."
+        f"Pods that select nodes by what the cloud calls the pool find none any more: `gpu-pools/pool: {pool.name}` selects "
+        "those of both pools."
     )

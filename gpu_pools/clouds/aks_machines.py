@@ -117,7 +117,8 @@ def _of_pool(pool: Pool, placement: AksPlacement, cluster: AksSettings, made: Ma
         size=placement.vm_size,
         zones=placement.zones,
         spot=placement.spot is not None,
-        fewest=pool.min_nodes,
+        # One that is there may have become empty since.
+        fewest=pool.min_nodes if made and pool.name in made.pools else pool.first_nodes,
         most=most,
         surge=0 if placement.spot else _share(surge, most),
         subnet=_known(options.subnet or beside[0]),

@@ -28,7 +28,7 @@ from gpu_pools.text.errors import Problems, show
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpu_pools.plan.planned import PoolPlan
+    from gpu_pools.clouds.magnum_generations import Exchanged
     from gpu_pools.stack.clusters import MagnumSettings
     from gpu_pools.stack.pools import Pool
 
@@ -79,7 +79,7 @@ def _of_pools(pools: Sequence[Pool]) -> Iterator[tuple[Kind, str | None, str]]:
 
 
 def judge(
-    cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, owner: str = "", exchanged: Sequence[PoolPlan] = ()
+    cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, owner: str = "", exchanged: Sequence[Exchanged] = ()
 ) -> Judgement:
     """Hold what a stack needs against what the cloud has; nothing is judged where Magnum itself could not be read.
 
@@ -88,14 +88,14 @@ def judge(
         pools: all that are known.
         cloud: what it said.
         owner: in a cluster that is there, what the label of this stack's node groups says.
-        exchanged: the pools with ``replace``, planned.
+        exchanged: the pools with ``replace``.
     """
     magnum = cloud.magnum
     if isinstance(magnum, Unread):
         return Judgement((), (f"anything ({magnum.why})",))
     problems = Problems()
     judge_third(exchanged, magnum, cluster.driver, problems)
-    magnum = as_declared(magnum, exchanged, cluster.driver)
+    magnum = as_declared(magnum, exchanged)
     wanted = [need for need in needs(cluster, pools) if (need.kind, need.name) not in magnum.in_use]
     for need in wanted:
         _judge_need(need, _things(cloud, magnum, need.kind), problems)

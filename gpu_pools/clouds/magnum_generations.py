@@ -1,11 +1,11 @@
-"""The node groups of a living cluster under the names that the stack gives its pools, where these follow each other (``replace``).
+"""The node groups of a living cluster under the names that the stack gives its pools, where they follow each other (``replace``).
 
 Such a group may be called otherwise, and while one succeeds the other two are there. Magnum cannot change a group's labels, so a
 group that was there before `replace` says nowhere of which generation it is: it is the declared one if it is made of the same. An
 older one stands under no pool: its machines are given back only after the new ones are made, so they count for nothing. Pure.
 
 Deletions of groups that never were in one program come at the same time. Heat deletes a stack for each (openstack/magnum
-stable/2025.1, drivers/heat/driver.py), magnum-cluster-api takes a lock (3890a36, driver.py). magnum-capi-helm (a8b82c2, driver.py,
+stable/2025.1, drivers/heat/driver.py), magnum-cluster-api takes a lock (3890a36, driver.py). magnum-capi-helm (a8b82c2,
 delete_nodegroup) writes the cluster anew with all groups but the one: the second deletion makes the machines of the first again,
 which then waits for their end for ever. So there a third generation is refused.
 """
@@ -13,37 +13,51 @@ which then waits for their end for ever. So there a third generation is refused.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
-
-from gpu_pools.plan.generations import is_called
-from gpu_pools.plan.placing import node_group_labels
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from gpu_pools.clouds.magnum_answers import Group, Magnum
-    from gpu_pools.plan.planned import PoolPlan
+    from gpu_pools.stack.clusters import MagnumDriver
     from gpu_pools.stack.placements import MagnumPlacement
+    from gpu_pools.stack.pools import Pool
     from gpu_pools.text.errors import Problems
 
+_DIGITS: Final = frozenset("0123456789abcdef")
 
-def as_declared(magnum: Magnum, exchanged: Iterable[PoolPlan], driver: str | None) -> Magnum:
-    """What Magnum says, with each such group under its pool's name, if it is there.
 
-    Args:
-        magnum: what it says.
-        exchanged: the pools with ``replace``.
-        driver: of the cloud.
-    """
+class Exchanged(NamedTuple):
+    """A pool with ``replace``: what begins the names of its groups, its digits, and what its group is made of."""
+
+    pool: Pool
+    stem: str
+    generation: str
+    placement: MagnumPlacement
+    labels: Mapping[str, str]
+
+    def is_called(self, name: str) -> bool:
+        """Whether a group of that name is of this pool."""
+        return name == self.pool.name or is_generation(name, self.stem, self.generation)
+
+
+def is_generation(name: str, stem: str, generation: str) -> bool:
+    """Whether a name in a cloud is a stem and digits like these."""
+    digits = name.removeprefix(stem)
+    return name.startswith(stem) and len(digits) == len(generation) and _DIGITS.issuperset(digits)
+
+
+def as_declared(magnum: Magnum, exchanged: Iterable[Exchanged]) -> Magnum:
+    """What Magnum says, with each such group under its pool's name, if it is there."""
     groups = dict(magnum.groups)
-    for planned in exchanged:
-        groups.pop(planned.name, None)
-        if name := _called(planned, magnum.groups, driver):
-            groups[planned.name] = replace(magnum.groups[name], called=name)
+    for one in exchanged:
+        groups.pop(one.pool.name, None)
+        if name := _called(one, magnum.groups):
+            groups[one.pool.name] = replace(magnum.groups[name], called=name)
     return replace(magnum, groups=groups)
 
 
-def judge_third(exchanged: Iterable[PoolPlan], magnum: Magnum, driver: str | None, problems: Problems) -> None:
+def judge_third(exchanged: Iterable[Exchanged], magnum: Magnum, driver: MagnumDriver | None, problems: Problems) -> None:
     """A generation that is declared while two others are there, and the driver would lose one of their deletions.
 
     Args:
@@ -52,35 +66,34 @@ def judge_third(exchanged: Iterable[PoolPlan], magnum: Magnum, driver: str | Non
         driver: of the cloud.
         problems: are added to.
     """
-    for planned in exchanged if driver == "capi-helm" else ():
-        others = _others(planned, magnum.groups, driver)
+    for one in exchanged if driver == "capi-helm" else ():
+        others = _others(one, magnum.groups)
         if len(others) > 1:
             problems.add(
-                f"{planned.pool.path}.replace",
-                f"{' and '.join(others)} would be deleted at the same time, and the driver capi-helm then makes one of them again",
+                f"{one.pool.path}.replace",
+                f"{' and '.join(others)} would be deleted at the same time, and the driver capi-helm then makes one anew",
                 allowed="one other node group of the pool",
                 remedy="Deploy the declaration of before, so that what has failed goes; then change the pool again.",
             )
 
 
-def _others(planned: PoolPlan, groups: Mapping[str, Group], driver: str | None) -> Sequence[str]:
-    mine = _called(planned, groups, driver)
-    return sorted(name for name in groups if is_called(planned, name) and name != mine)
+def _others(one: Exchanged, groups: Mapping[str, Group]) -> Sequence[str]:
+    mine = _called(one, groups)
+    return sorted(name for name in groups if one.is_called(name) and name != mine)
 
 
-def _called(planned: PoolPlan, groups: Mapping[str, Group], driver: str | None) -> str | None:
+def _called(one: Exchanged, groups: Mapping[str, Group]) -> str | None:
     """What Magnum calls the pool that is declared; in place it is replaced, and so it is whichever is there."""
-    if (name := f"{planned.stem}{planned.generation}") in groups:
+    if (name := f"{one.stem}{one.generation}") in groups:
         return name
-    if planned.pool.exchange == "inPlace":
-        return next((name for name in groups if is_called(planned, name)), None)
-    there = groups.get(planned.name)
-    return planned.name if there and _is_as_declared(planned, there, driver) else None
+    if one.pool.exchange == "inPlace":
+        return next((name for name in groups if one.is_called(name)), None)
+    there = groups.get(one.pool.name)
+    return one.pool.name if there and _is_as_declared(one, there) else None
 
 
-def _is_as_declared(planned: PoolPlan, group: Group, driver: str | None) -> bool:
+def _is_as_declared(one: Exchanged, group: Group) -> bool:
     """Magnum shows names as they were given; what is not written may be anything."""
-    placement = cast("MagnumPlacement", planned.pool.placement)
-    wanted = ((placement.flavor, group.flavor), (placement.image, group.image), (placement.docker_volume_size, group.volume))
-    same = all(written is None or written == has for written, has in wanted)
-    return same and node_group_labels(planned, driver).items() <= group.labels.items()
+    of = one.placement
+    written = ((of.flavor, group.flavor), (of.image, group.image), (of.docker_volume_size, group.volume))
+    return all(wanted is None or wanted == has for wanted, has in written) and one.labels.items() <= group.labels.items()

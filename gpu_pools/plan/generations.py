@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds.aks_properties import inputs_that
+from gpu_pools.clouds.magnum_generations import Exchanged, is_generation
 from gpu_pools.plan.aks_pool_inputs import PLACE, Around, pool_inputs
 from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL
@@ -52,20 +53,22 @@ def generations(plan: Plan) -> dict[str, str]:
     return {planned.name: planned.generation for planned in plan.pools if planned.generation}
 
 
-def is_called(planned: PoolPlan, name: str) -> bool:
-    """Whether a pool of that name in the cloud is this one, or another generation of it."""
-    if name == planned.name:
-        return True
-    end = name.removeprefix(planned.stem) if planned.generation else ""
-    return name != end and len(end) == _DIGITS and not set(end) - set("0123456789abcdef")
+def exchanged(plan: Plan) -> list[Exchanged]:
+    """The pools with ``replace`` on Magnum, as who holds them against the cloud needs them."""
+    driver = getattr(plan.settings.cluster, "driver", None)
+    return [
+        Exchanged(one.pool, one.stem, one.generation, one.pool.placement, node_group_labels(one, driver))
+        for one in plan.pools
+        if one.generation and isinstance(one.pool.placement, MagnumPlacement)
+    ]
 
 
 def pool_called(name: str, pools: Iterable[PoolPlan]) -> str:
-    """Which of these pools the cloud calls so; the name itself where it is none of them."""
+    """Which of these pools the cloud calls so, whichever generation of it; the name itself where it is none of them."""
     known = list(pools)
     if any(one.name == name for one in known):
         return name
-    return next((one.name for one in known if is_called(one, name)), name)
+    return next((one.name for one in known if one.generation and is_generation(name, one.stem, one.generation)), name)
 
 
 def with_generation(planned: PoolPlan, driver: str | None = None) -> PoolPlan:

@@ -17,10 +17,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over
-from gpu_pools.verifier.mark import CONDITION
 from gpu_pools.verifier.moments import moment
 from gpu_pools.verifier.steps import COMES_BACK, Mark, read_mark
 

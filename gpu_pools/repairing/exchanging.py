@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.stack.clusters import NODE_GROUP_LABELS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -32,10 +34,15 @@ def commands(stack: str, resources: Sequence[Mapping[str, Any]], pool: str, node
         inputs = {**(resource.get("outputs") or {}), **(resource.get("inputs") or {})}
         if str(resource.get("type")) == _AKS and _text(inputs, "agentPoolName") == _label(node, _AGENT_POOL):
             return (*_aks(inputs, node), *_again(stack, scaled=inputs.get("enableAutoScaling") is True))
-        if str(resource.get("type")) == _MAGNUM and _text(inputs, "name") == pool:
+        if str(resource.get("type")) == _MAGNUM and _text(inputs, "name") in _groups(pool, node):
             scaled = "nodeCount" in (resource.get("ignoreChanges") or ())
             return (*_magnum(inputs, node), *_again(stack, scaled=scaled))
     return ()
+
+
+def _groups(pool: str, node: Mapping[str, Any]) -> set[str]:
+    """What Magnum may call its group: one that was exchanged for another has a name of its own, which its driver's label says."""
+    return {name for label in NODE_GROUP_LABELS.values() if (name := _label(node, label))} or {pool}
 
 
 def _aks(inputs: Mapping[str, Any], node: Mapping[str, Any]) -> Iterable[str]:

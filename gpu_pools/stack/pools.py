@@ -269,8 +269,7 @@ class Pool:
     exchange: Exchange | None = row(
         {
             "aks": "Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained.",
-            "magnum": "Where a change needs another group: surge (made beside this one, and proven) or inPlace; this one is "
-            "drained. In a GpuPlatform or a stack file.",
+            "magnum": "Where a change needs another group: surge (beside this one) or inPlace; only in a GpuPlatform.",
         },
         Kind(_exchange, "str"),
         key="replace",

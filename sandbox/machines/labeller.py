@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sandbox.machines.world import World
 
 _FILE = "gpu-pools"
+_FEATURES = {"gpu-pools/pool": "GPU_POOLS_POOL", "gpu-pools/generation": "GPU_POOLS_GENERATION"}
 
 
 class LabellerPod:
@@ -29,10 +30,13 @@ class LabellerPod:
 
     def evaluate(self, context: Context) -> Outcome:
         """Write the file."""
-        pools = [objects.env(context.pod, item["name"]).get("GPU_POOLS_POOL") for item in objects.containers(context.pod["spec"])]
-        pool = next((pool for pool in pools if pool), None)
-        if pool is not None:
-            context.machine.features[_FILE] = f"# +no-label\ngpu-pools/pool={pool}\n"
+        said = [objects.env(context.pod, item["name"]) for item in objects.containers(context.pod["spec"])]
+        one = next((one for one in said if one.get("GPU_POOLS_POOL")), {})
+        features = {key: value for key, variable in _FEATURES.items() if (value := one.get(variable))}
+        if features:
+            # A labeller that says a generation leaves the other's file to it.
+            file = _FILE if len(features) == 1 else f"{_FILE}-generation"
+            context.machine.features[file] = "".join(f"# +no-label\n{key}={value}\n" for key, value in features.items())
         return Up()
 
     def absent(self, world: World, machine: Machine) -> None:

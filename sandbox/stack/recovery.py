@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.plan.planned import Plan
+    from sandbox.openstack.magnum_api import MagnumApi
     from sandbox.stack.engine import Engine
     from sandbox.stack.state import Sandbox
     from sandbox.system.progress import Progress
@@ -108,6 +109,13 @@ def _in_azure(sandbox: Sandbox, plan: Plan, pool: str) -> str:
     return next((one["name"] for one in made if labels.items() <= (one["body"].get("nodeLabels") or {}).items()), pool)
 
 
+def _in_magnum(magnum: MagnumApi, cluster: str, plan: Plan, pool: str) -> str:
+    """What Magnum calls the pool; one that was there before `replace` has kept its name."""
+    (planned,) = [one for one in plan.pools if one.name == pool]
+    made = f"{planned.stem}{planned.generation}" if planned.generation else pool
+    return made if magnum.find_group(cluster, made) else pool
+
+
 def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
     """Change a pool's node count as an autoscaler would: through the cloud, not through the engine.
 
@@ -123,7 +131,7 @@ def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
         if isinstance(cluster, AksSettings):
             azure.scale_node_pool(sandbox.folder, cluster.name, _in_azure(sandbox, plan, pool), count)
         elif isinstance(cluster, MagnumSettings) and magnum:
-            magnum.scale(cluster.name, pool, count)
+            magnum.scale(cluster.name, _in_magnum(magnum, cluster.name, plan, pool), count)
         else:
             machine_groups.scale(sandbox.existing_cluster, pool, count)
     except Refusal as error:

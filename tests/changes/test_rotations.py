@@ -13,8 +13,9 @@ from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
-from tests.unit.stacks import A100, GONE, T4, aks, plan_of
+from tests.unit.stacks import A100, GONE, T4, aks, magnum, plan_of
 
+GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
 POOL = "azure-native:containerservice:AgentPool"
 PRICES = Prices("EUR", {A100: 4.0, T4: 0.5}, {})
 SCALED: Any = {"count": GONE, "nodes": {"min": 0, "max": 4}}
@@ -62,9 +63,9 @@ def test_what_is_there_twice_is_told_in_numbers() -> None:
 def test_how_it_goes_is_told() -> None:
     advice = " ".join(sentence for _, sentences in rotated(drainTimeoutSeconds=77).steps for sentence in sentences)
     assert "do not go in 77 s the deploy fails, and nothing of the old pool is deleted" in advice
-    assert "nothing is proven" not in advice
+    assert "begins with" not in advice
     scaled = " ".join(sentence for _, sentences in rotated(**SCALED).steps for sentence in sentences)
-    assert "may begin without a node: then nothing is proven before the old one is drained" in scaled
+    assert "`gpu` begins with 1 node, to be proven. Evicted pods that find no room there wait until the autoscaler" in scaled
 
 
 def test_both_count_for_the_most_gpus_that_a_change_may_add() -> None:
@@ -101,6 +102,26 @@ def test_one_that_only_comes_or_goes_is_told_so() -> None:
 def test_where_nothing_fixed_changes_nothing_is_exchanged() -> None:
     radius = told(plan(), plan(count=3), step("update", plan(), "gpu"))
     assert (radius.pools[0].effects, radius.beside) == (("resized",), ())
+
+
+def on_magnum(flavor: str, **pool: Any) -> Any:
+    flavors = {name: {"gpuModel": "a30", "gpusPerNode": gpus} for name, gpus in (("one", 1), ("two", 2))}
+    return plan_of(magnum({"count": 2, "flavor": flavor, "replace": "surge", **pool}, verification={}, flavors=flavors))
+
+
+def group(op: str, name: str) -> Step:
+    old, new = {"create": ({}, {"name": name}), "delete": ({"name": name}, {})}[op]
+    return Step(op, f"urn:pulumi:a::b::{GROUP}::gpu-gpu-group-abc", GROUP, old, new)
+
+
+@pytest.mark.parametrize("old", ["gpu", "gpu-0a1b2c"])
+def test_groups_of_magnum_are_known_by_their_names(old: str) -> None:
+    """Also one that failed, which is in neither of the two stack files."""
+    before, after = on_magnum("one"), on_magnum("two")
+    radius = told(before, after, group("create", after.pools[0].made_name), group("delete", old))
+    assert [pool.effects for pool in radius.pools] == [("rotated",)]
+    assert [(one.pool, one.least, one.most) for one in radius.beside] == [("gpu", 2, 2)]
+    assert radius.blocked == ("the pool gpu is exchanged for another pool, and nobody acknowledged it",)
 
 
 def test_a_pool_that_would_be_deleted_first_all_the_same_is_not_deployed() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pulumi
 import pytest
 
+from components._rotation import _Hook
 from components.aks import AksGpuNodePool
+from components.magnum import MagnumGpuNodePool
 from components.platform import GpuPlatform
 from components.verification import Verification
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError
+from tests.unit.stacks import aks, pool_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +109,88 @@ def test_a_pool_of_which_nothing_says_who_proves_and_drains_it_is_refused(run: R
     args: Any = {"cluster_name": "c", "resource_group_name": "g", "pool": declared}
     with pytest.raises(InvalidStackError, match='"surge" needs the verification'):
         run(lambda: AksGpuNodePool("nb", args))
+
+
+def test_pods_go_to_a_generation_that_is_new_here_only_once_a_node_of_it_is_proven(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes back was proven when it came; and in place there is none before."""
+    asked: list[bool] = []
+    monkeypatch.setattr("components._rotation.Emptying.run", lambda emptying: asked.append(emptying.proven))
+    monkeypatch.setattr("components._rotation.client_of", lambda *_: None)
+    for way in ("surge", "inPlace"):
+        planned = pool_of(aks({"replace": way}, verification={}))
+        made: list[pulumi.ResourceHook] = []
+        run(lambda planned=planned, made=made: made.append(_Hook(planned, ("kubeconfig", None)).empty("n")))
+        for last in (None, "another", planned.generation):
+            before = None if last is None else {"data": {"generation": last}}
+            called: Any = made[0].callback(pulumi.ResourceHookArgs("urn", "", "n", "ConfigMap", None, before))
+            asyncio.run(called)
+    assert asked == [False, True, False, False, False, False]
+
+
+def magnum(**pool: Any) -> Any:
+    return {
+        "cluster": {"platform": "magnum", "name": "c", "driver": "heat", "templateId": TEMPLATE, "checkCloud": False},
+        "flavors": {name: {"gpuModel": "a30", "gpusPerNode": 1} for name in ("one", "two")},
+        "sharing": {"slices": {"timeSlicing": {"replicas": 4}}},
+        "pools": [
+            {"name": "first", "flavor": "one", "count": 1, "sharing": "slices", "replace": "surge"},
+            {"name": "serving", "flavor": "one", "count": 1, "sharing": "slices", "replace": "surge", **pool},
+        ],
+        "verification": {},
+    }
+
+
+TEMPLATE = "7e0b4d1c-6f0e-4b0a-9a57-0c6f1f5b3a11"
+
+
+def groups(run: Run, **pool: Any) -> Recorder:
+    return run(lambda: GpuPlatform("gpu", magnum(**pool)))
+
+
+def test_on_magnum_another_generation_is_another_group_with_a_rule_and_a_labeller_of_its_own(run: Run) -> None:
+    made = {}
+    for flavor in ("one", "two"):
+        recorded = groups(run, flavor=flavor)
+        (group,) = [one for one in recorded.of("NodeGroup") if one.name.startswith("gpu-serving")]
+        digits = group.name.rpartition("-")[2]
+        assert (group.name, group.inputs["name"]) == (f"gpu-serving-group-{digits}", f"serving-{digits}")
+        options = recorded.options(group.name)
+        assert (_aliases(options), list(options.ignoreChanges)) == ({"gpu-serving-group"}, ["name"])
+        # Nodes keep their labels until the group is gone; and no two groups are made at the same time.
+        assert f"gpu-serving-rule-{digits}" in recorded.depends_on(group.name)
+        assert "first" in str(recorded.depends_on(group.name))
+        marker = recorded.one("DaemonSet", f"gpu-serving-labels-marker-{digits}")
+        label = {"magnum.openstack.org/nodegroup": f"serving-{digits}"}
+        assert marker.inputs["spec"]["template"]["spec"]["nodeSelector"] == label
+        verifier = recorded.one("DaemonSet", "gpu-serving-verification-verifier")
+        assert verifier.inputs["spec"]["template"]["spec"]["nodeSelector"] == label
+        made[digits] = {one.name for one in recorded.of("NodeFeatureRule")}
+    first, second = made.values()
+    assert len(first | second) == 3, "one of the pool that stays, and one of each generation"
+
+
+def test_on_magnum_in_place_it_is_emptied_before_it_is_another(run: Run) -> None:
+    recorded = groups(run, replace="inPlace")
+    (group,) = [one for one in recorded.of("NodeGroup") if one.name.startswith("gpu-serving")]
+    assert (group.name, group.inputs["name"]) == ("gpu-serving-group", "serving")
+    assert "gpu-serving-emptied" in recorded.depends_on(group.name)
+
+
+@pytest.mark.parametrize("way", ["surge", "inPlace"])
+def test_a_group_by_itself_has_nobody_who_knows_its_name(run: Run, way: str) -> None:
+    declared: Any = {"name": "nb", "flavor": "one", "count": 2, "sharing": {"exclusive": {}}, "replace": way}
+    flavor: Any = {"gpu_model": "a30", "gpus_per_node": 1}
+    args: Any = {"cluster_id": "c", "magnum_driver": "heat", "pool": declared, "flavor": flavor}
+    with pytest.raises(InvalidStackError, match="replace"):
+        run(lambda: MagnumGpuNodePool("nb", args))
+
+
+def test_nor_has_a_verification_by_itself(run: Run) -> None:
+    args: Any = {"pool": "serving", "program": "verifier-1", "config": magnum(), "kubeconfig": "k"}
+    with pytest.raises(InvalidStackError, match="told apart by their group's name, which nobody said"):
+        run(lambda: Verification("v", args))
 
 
 def _aliases(options: Any) -> set[str]:

@@ -18,8 +18,9 @@ def made(generation: str, size: str = A100, count: int = 2) -> MadePool:
     return MadePool(size.lower(), count, pool="p0" if generation else "", generation=generation)
 
 
-def told(left: int, size: str = A100, **pools: MadePool) -> dict[str, str]:
-    stack: Any = settings({"vmSize": size, "count": 2, "replace": "surge"})
+def told(left: int, size: str = A100, scaled: Any = None, **pools: MadePool) -> dict[str, str]:
+    nodes = {"count": None, "nodes": scaled} if scaled else {"count": 2}
+    stack: Any = settings({"vmSize": size, "replace": "surge", **nodes})
     azure = replace(usages(**{FAMILY.lower(): Usage(1000 - left, 1000)}), cluster=there(**pools))
     return {one.path: one.message for one in judge(stack.cluster, stack.pools, azure, NEW).problems}
 
@@ -36,6 +37,13 @@ def test_the_one_that_is_there_needs_none() -> None:
     assert told(0, p0new=made("new"), p0=made("old")) == {}
     assert told(24, p0new=made("new", count=1), p0=made("old")) == {}
     assert POOL in told(23, p0new=made("new", count=1), p0=made("old"))
+
+
+def test_one_that_may_be_empty_begins_with_a_node_and_needs_none_once_it_is_there() -> None:
+    scaled = {"min": 0, "max": 4}
+    assert POOL in told(23, scaled=scaled, p0=made("old"))
+    assert told(24, scaled=scaled, p0=made("old")) == {}
+    assert told(0, scaled=scaled, p0new=made("new", count=0), p0=made("old")) == {}
 
 
 def test_one_that_was_there_before_is_taken_for_the_declared_one() -> None:

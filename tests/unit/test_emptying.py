@@ -112,6 +112,28 @@ def cluster() -> Cluster:
     return made
 
 
+def test_pods_are_left_alone_while_no_node_is_proven_that_could_take_them(cluster: Cluster) -> None:
+    """The autoscaler has taken the new one away, or it never came so far."""
+    emptying = cluster.emptying()
+    emptying.proven = True
+    for conditions in ([], [{"type": "GpuSharingVerified", "status": "False"}], [{"type": "Ready", "status": "True"}]):
+        cluster.nodes["new-1"]["status"] = {"conditions": conditions}
+        with pytest.raises(NotEmptiedError, match=r"pool gpu has no proven node but old ones.*default/on-old-1"):
+            emptying.run()
+        assert cluster.cordoned() == set()
+    cluster.nodes["new-1"]["status"] = {"conditions": [{"type": "GpuSharingVerified", "status": "True"}]}
+    emptying.run()
+    assert set(cluster.pods) == {"on-new-1", "on-other", "on-unlabelled"}
+
+
+def test_where_nobody_is_to_go_nothing_needs_to_be_proven(cluster: Cluster) -> None:
+    cluster.pods.clear()
+    emptying = cluster.emptying()
+    emptying.proven = True
+    emptying.run()
+    assert cluster.cordoned() == {"old-1", "old-2"}
+
+
 def test_old_nodes_are_cordoned_and_emptied_and_no_others(cluster: Cluster) -> None:
     cluster.emptying().run()
     assert cluster.cordoned() == {"old-1", "old-2"}

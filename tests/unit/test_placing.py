@@ -15,9 +15,11 @@ import pytest
 from gpu_pools.plan.placing import (
     FEATURES_FOLDER,
     labeller_daemon_set_spec,
+    labeller_name,
     labeller_selector,
     node_feature_rule,
     node_group_labels,
+    rule_name,
 )
 from gpu_pools.stack.clusters import NODE_GROUP_LABELS, ExistingSettings, MagnumSettings
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
@@ -155,6 +157,41 @@ class TestLabeller:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(script.pid, signal.SIGKILL)
             script.wait()
+
+    def test_of_a_pool_that_is_exchanged_it_says_the_generation_too_in_a_file_of_its_own(self, tmp_path: Path) -> None:
+        """A line of no label holds for one feature alone (node-feature-discovery 0.18.3, source/local/local.go)."""
+        pool = pool_of(magnum({"replace": "inPlace"}))
+        spec = labeller_daemon_set_spec(pool, {"a": "b"}, [], "busybox:1")
+        (container,) = spec["template"]["spec"]["containers"]
+        command = [part.replace("/features.d", str(tmp_path)) for part in container["command"]]
+        told = {entry["name"]: entry["value"] for entry in container["env"]}
+        script = subprocess.Popen(command, env={**os.environ, **told}, start_new_session=True)
+        try:
+            feature = tmp_path / "gpu-pools-generation"
+            _wait_until(feature.exists)
+            no_label, _, name, again, generation = feature.read_text(encoding="utf-8").splitlines()
+            assert no_label == again == "# +no-label"
+            assert (name, generation) == ("gpu-pools/pool=gpu", f"gpu-pools/generation={pool.generation}")
+            assert list(tmp_path.iterdir()) == [feature]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(script.pid, signal.SIGKILL)
+            script.wait()
+        assert spec["selector"]["matchLabels"]["gpu-pools/generation"] == pool.generation
+
+    def test_each_generation_has_a_rule_and_a_labeller_of_its_own(self) -> None:
+        pool = pool_of(magnum({"replace": "inPlace"}))
+        assert (rule_name(pool), labeller_name(pool)) == (
+            f"gpu-pools-gpu-{pool.generation}",
+            f"gpu-pools-marker-gpu-{pool.generation}",
+        )
+        (rule,) = node_feature_rule(pool, "heat")["rules"]
+        (feature,) = rule["matchFeatures"]
+        values = {key: match["value"] for key, match in feature["matchExpressions"].items()}
+        assert values == {"gpu-pools/pool": ["gpu"], "gpu-pools/generation": [pool.generation]}
+        assert rule["labels"]["gpu-pools/generation"] == pool.generation
+        plain = pool_of(magnum())
+        assert (rule_name(plain), labeller_name(plain)) == ("gpu-pools-gpu", "gpu-pools-marker-gpu")
 
 
 def _wait_until(condition: object) -> None:

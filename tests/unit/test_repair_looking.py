@@ -249,6 +249,14 @@ def test_the_commands_have_what_the_state_has() -> None:
     assert len(commands("shop", [scaled], "pool", AKS_NODE)) == 1, "the autoscaler brings another"
 
 
+def test_a_magnum_group_that_took_another_s_place_is_found_by_what_its_nodes_say() -> None:
+    called = {**GROUP, "inputs": {**GROUP["inputs"], "name": "nb-0a1b2c"}}  # type: ignore[dict-item]
+    labels = {"magnum.openstack.org/nodegroup": "nb-0a1b2c"}
+    node = {**SERVER_NODE, "metadata": {"name": "nb-1", "labels": labels}}
+    _, resize = commands("shop", [GROUP, called], "nb", node)
+    assert "--nodegroup nb-0a1b2c " in resize
+
+
 def test_the_number_of_a_magnum_group_is_not_the_state_s() -> None:
     show, resize = commands("shop", [AKS, GROUP], "nb", SERVER_NODE)
     assert show.startswith("openstack coe nodegroup show c-1 nb -f value -c node_count")
