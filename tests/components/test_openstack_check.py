@@ -146,7 +146,7 @@ def test_all_pages_are_read_and_what_no_list_has(cloud: _Cloud) -> None:
     magnum = read.magnum
     assert not isinstance(magnum, Unread)
     assert (magnum.newest, magnum.clusters, magnum.limit) == ((1, 14), ("mine",), 5)
-    assert magnum.groups == {"a": Group(2, "UPDATE_COMPLETE", "", "gpu", 50)}
+    assert magnum.groups == {"a": Group(2, "UPDATE_COMPLETE", "", "gpu", 50, flavor="g2")}
     assert (magnum.status, magnum.reason, magnum.labels) == ("UPDATE_FAILED", "no host", {"auto_scaling_enabled": "true"})
     assert [template.labels for template in magnum.templates] == [{"kube_tag": "v1"}] * 2
     assert [template.name for template in magnum.templates] == ["k8s", "hidden one"]
