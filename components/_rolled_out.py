@@ -122,7 +122,7 @@ class RolledOut:
         failed = await self._known()
         waiting = await asyncio.to_thread(self._waiting, failed)
         try:
-            # Slept outside of the thread: an engine that is told to end need not wait for it.
+            # Slept outside of the thread, so that no thread is held by each pool that waits.
             while left := await asyncio.to_thread(waiting.look):  # noqa: ASYNC110 - what it waits for is in a cluster
                 await asyncio.sleep(left)
         except NotRolledOutError:

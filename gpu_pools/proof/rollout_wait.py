@@ -1,7 +1,7 @@
 """Waits for a pool's rollout, tells how it goes, and fails as soon as it stands still, with node, reason and remedy.
 
 It looks and decides nothing itself (gpu_pools/proof/rollout_end.py), and changes nothing: what is to be done on a node the
-verifiers' pods do. Whoever waits sleeps between two looks, so that it can be told to end.
+verifiers' pods do. Whoever waits sleeps between two looks.
 """
 
 from __future__ import annotations
