@@ -8,7 +8,7 @@ What only the engine will know (Outputs), and what the cluster gives to all of i
 deletes the pool first, undrained. The digits must stay the same from version to version, since other ones exchange every pool.
 
 What Magnum fixes is what terraform-provider-openstack 3.4.0 replaces a node group for (`ForceNew` of its resource); of its labels
-those that the pool declares, and what its kubelets register with. Whose stack the group is of is no part of it.
+those that the pool declares, and what its kubelets register with. Whose stack the group is of does not count.
 """
 
 from __future__ import annotations

@@ -1827,8 +1827,8 @@ _OPERATOR_CASES = (
         "Add a pool of the stack's beside it",
     ),
     Case(
-        "surge-on-magnum",
-        magnum({"replace": "surge"}, verification={}),
+        "surge-of-nodes-of-others",
+        existing({"replace": "surge"}, verification={}),
         f"{_POOL}.replace",
         "unknown key `replace`",
         "rollout",

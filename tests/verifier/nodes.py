@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gpu_pools.verifier.expectation import Expectation
 
 DRIVER, CUDA = "580.95.05", "13.0"
+OPERATOR: dict[str, Any] = {"values": {"driver": {"version": DRIVER}}}
 STARTED = "2026-01-02T03:04:05Z"
 STARTED_SECONDS = 1767323045
 KNOWN = [key for key in model_keys() if model(key).profiles is not None and model(key).products]
@@ -64,7 +65,7 @@ class Node:
 
 def planned(sharing: dict[str, Any], *, key: str = "a100-80gb", count: int = 1, **pool: Any) -> tuple[Plan, PoolPlan]:
     """A stack with one pool of an existing cluster."""
-    text = existing({"gpuModel": key, "gpusPerNode": count, **pool}, sharing={"declared": sharing})
+    text = existing({"gpuModel": key, "gpusPerNode": count, **pool}, sharing={"declared": sharing}, operator=OPERATOR)
     plan = plan_config(load_yaml(text)["config"])
     return plan, plan.pools[0]
 
@@ -83,7 +84,10 @@ def planned_fleet(declared: Sequence[Declaration]) -> Plan:
     ]
     sharing = {f"sharing-{number}": one.sharing for number, one in enumerate(declared)}
     # Not by way of a text: reading YAML would take most of the time of a thousand fleets.
-    return plan_config({"gpu-pools:cluster": {"platform": "existing"}, "gpu-pools:sharing": sharing, "gpu-pools:pools": pools})
+    cluster = {"platform": "existing"}
+    return plan_config(
+        {"gpu-pools:cluster": cluster, "gpu-pools:operator": OPERATOR, "gpu-pools:sharing": sharing, "gpu-pools:pools": pools}
+    )
 
 
 def healthy(plan: Plan, pool: PoolPlan, node: str = "gpu-1") -> Node:

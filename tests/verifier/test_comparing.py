@@ -147,14 +147,15 @@ def test_a_file_that_cannot_be_used_is_told_with_its_path(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("values", "driver", "wanted"),
     [
-        ({}, "operator", None),
+        # That of the chart.
+        ({}, "operator", "595.91.07"),
         ({"driver": {"version": "580.105.08"}}, "operator", "580.105.08"),
         ({"driver": {"version": "580"}}, "operator", "580"),
         ({"driver": {"version": "sha256:" + "a" * 64}}, "operator", None),
         ({"driver": {"version": "580.105.08"}}, "preinstalled", None),
     ],
 )
-def test_the_driver_that_the_operator_is_told_to_install_is_expected(values: Any, driver: str, wanted: object) -> None:
+def test_the_driver_that_the_operator_installs_is_expected(values: Any, driver: str, wanted: object) -> None:
     plan = plan_of(aks({"driver": driver}, operator={"values": values}))
     assert node_expectation(plan, plan.pools[0])["driver"] == wanted
 

@@ -84,6 +84,7 @@ def test_a_healthy_node_is_read_right_and_passes(bench: Bench, sharing: dict[str
 
 def test_an_old_driver_lists_no_profiles_while_mig_is_off_and_passes(bench: Bench) -> None:
     healthy = node({"exclusive": {}})
+    healthy = replace(healthy, expected=replace(healthy.expected, driver="535.183.01"))
     machine = from_tables.machine_state("a100-80gb", healthy.machine.gpus[0].name, 2, driver_version="535.183.01", cuda="12.2")
     assert bench.hold(healthy, machine).findings.verdict is Verdict.HOLDS
 
