@@ -44,7 +44,7 @@ _TRIES, _PAUSE_SECONDS = 3, 5.0
 class RolledOut:
     """Of one pool with `rollout`, in a cluster that somebody said how to reach."""
 
-    def __init__(self, name: str, planned: PoolPlan, facts: pulumi.Output[Failed], seconds: int) -> None:
+    def __init__(self, name: str, planned: PoolPlan, facts: pulumi.Output[Failed], seconds: int, first_seconds: int) -> None:
         """What is needed for it.
 
         Args:
@@ -52,11 +52,12 @@ class RolledOut:
             planned: the pool.
             facts: how to reach the cluster, and where the verifiers are.
             seconds: how long the rollout may take.
+            first_seconds: how long the first proof of a node may take that nobody changes.
         """
         self._name = name
         self._planned = planned
         self._facts = facts
-        self._seconds = seconds
+        self._seconds, self._first_seconds = seconds, first_seconds
         #: Whether the DaemonSet becomes another one in this run; whether the provider waits for it.
         self._changes = False
         self._waited_for = False
@@ -148,6 +149,7 @@ class RolledOut:
             place,
             rollout.max_unavailable,
             float(self._seconds),
+            float(self._first_seconds),
             _log.info,
             # By the clock of the machine that deploys, as components/_window.py has it.
             lambda: opens_in(windows, time.time()),

@@ -292,7 +292,7 @@ class Verification(pulumi.ComponentResource):
         )
         facts = needed(of_pool.name, pool_reports, args.get("kubeconfig"))
         reached = of_pool.pool.rollout is not None and args.get("kubeconfig") is not None
-        waits = RolledOut(name, of_pool, facts, limit) if reached else None
+        waits = RolledOut(name, of_pool, facts, limit, least) if reached else None
         metadata: Any = {"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE}
         if labels := becomes(of_pool):
             metadata["annotations"] = waits.annotations(document).apply(lambda more: {**labels, **more}) if waits else labels

@@ -7,7 +7,8 @@ It stands still once as many nodes are lost as may change at the same time, or a
 a container of its verifier has ended badly since somebody began to look: what was there before may be of a cause that has been
 removed, and the kubelet waits for up to five minutes before it tries again. One end with the verdict "differs" is enough, since
 `change` and `assert` give up only after the time that is declared. Where mig-manager still works at it `change` goes on after
-such an end, and every other end (killed, no memory, no verdict) may be a mishap: of those it takes several.
+such an end, and every other end (killed, no memory, no verdict) may be a mishap: of those it takes several. A node that nobody
+changes, since it is new, is proven as in pools without `rollout`: for the time that a first proof has it may fail and try again.
 
 Pods of an older template are not told apart. Those that are not available are deleted before the controller says that it has
 observed a generation (kubernetes, pkg/controller/daemon/daemon_controller.go, syncDaemonSet: the status is written last), and
@@ -23,7 +24,7 @@ from gpu_pools.text.harmless import line
 from gpu_pools.verifier.findings import Verdict
 from gpu_pools.verifier.living_node import ANNOTATION
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
-from gpu_pools.verifier.steps import begun, read_mark
+from gpu_pools.verifier.steps import Mark, begun, read_mark
 from gpu_pools.verifier.turns import at_once
 
 if TYPE_CHECKING:
@@ -95,13 +96,15 @@ def ends(seen: Seen) -> Ends:
     return {key: count for _, key, count, _ in _ended(seen)}
 
 
-def lost(seen: Seen, before: Ends) -> dict[str, str]:
+def lost(seen: Seen, before: Ends, *, early: bool = False) -> dict[str, str]:
     """Node -> why it does not come out as declared.
 
     Args:
         seen: what there is.
         before: what had ended when somebody began to look.
+        early: a node that nobody changes may still become what is declared, its first proof having failed.
     """
+    marked = {str(node["metadata"]["name"]) for node in seen.nodes if _mark(node)}
     pending = {
         str(node["metadata"]["name"])
         for node in seen.nodes
@@ -109,6 +112,8 @@ def lost(seen: Seen, before: Ends) -> dict[str, str]:
     }
     found: dict[str, str] = {}
     for node, key, count, last in _ended(seen):
+        if early and key[1] != _CHANGE and node not in marked:
+            continue
         verdict = last.get("exitCode") == Verdict.DIFFERS.value and not (key[1] == _CHANGE and node in pending)
         if count - before.get(key, 0) >= (1 if verdict else _SEVERAL):
             found[node] = _why(key[1], last)
@@ -131,10 +136,14 @@ def stands_still(told: Counts, nodes_lost: int, most: int | str) -> bool:
 
 def only_waits(seen: Seen) -> bool:
     """Whether nothing is being done: no node's change has begun, and verifiers without a proof are in `change`."""
-    if any(begun(read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))) for node in seen.nodes):
+    if any(begun(_mark(node)) for node in seen.nodes):
         return False
     left = [pod for pod in seen.pods if not _is_ready(pod)]
     return bool(left) and all(_runs(pod, _CHANGE) for pod in left)
+
+
+def _mark(node: Mapping[str, Any]) -> Mark | None:
+    return read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
 
 
 def _is_ready(pod: Mapping[str, Any]) -> bool:

@@ -62,6 +62,7 @@ class RolloutWait:
         place: where.
         most: how many nodes may change at the same time, or which share of them.
         seconds: how long it may take.
+        first_seconds: how long the first proof of a node may take that nobody changes.
         tell: says how it goes.
         opens_in: seconds until nodes may begin to change; 0 while they may.
         now: the clock.
@@ -73,6 +74,7 @@ class RolloutWait:
     place: Place
     most: int | str
     seconds: float
+    first_seconds: float
     tell: Callable[[str], None]
     opens_in: Callable[[], float] = lambda: 0.0
     now: Callable[[], float] = time.monotonic
@@ -90,8 +92,7 @@ class RolloutWait:
         Raises:
             NotRolledOutError: it stands still, or the time is over, or the API server does not allow the look.
         """
-        if self._began is None:
-            self._began = self.now()
+        self._seconds()
         try:
             if self._is_over():
                 return 0.0
@@ -99,9 +100,15 @@ class RolloutWait:
             self._last = str(error)
             if error.status == _FORBIDDEN:
                 raise self._failed(f"its rollout could not be looked at: {error}") from None
-        if self.now() - self._began >= self.seconds:
+        if self._seconds() >= self.seconds:
             raise self._failed(f"its rollout was not over in {self.seconds:g} s: {self._last}")
         return _LOOK_SECONDS
+
+    def _seconds(self) -> float:
+        """Since the first look."""
+        if self._began is None:
+            self._began = self.now()
+        return self.now() - self._began
 
     def _is_over(self) -> bool:
         """One look."""
@@ -123,7 +130,7 @@ class RolloutWait:
             return
         if self._before is None:
             self._before = ends(seen)
-        found = lost(seen, self._before)
+        found = lost(seen, self._before, early=self._seconds() < self.first_seconds)
         if stands_still(told, len(found), self.most):
             named = "; ".join(f"{node}: {why}" for node, why in sorted(found.items()))
             raise self._failed(

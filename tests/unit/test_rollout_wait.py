@@ -204,9 +204,9 @@ class Cluster:
 
     opens: float = 0.0
 
-    def waits(self, seconds: float = 600, most: int | str = 1) -> RolloutWait:
+    def waits(self, seconds: float = 600, most: int | str = 1, first: float = 0) -> RolloutWait:
         tell, opens = self.told.append, lambda: self.opens
-        return RolloutWait(self, "gpu", PLACE, most, seconds, tell, opens, now=lambda: self.seconds, wall=lambda: 0.0)
+        return RolloutWait(self, "gpu", PLACE, most, seconds, first, tell, opens, now=lambda: self.seconds, wall=lambda: 0.0)
 
 
 def waited(wait: RolloutWait, cluster: Cluster, seconds: float) -> None:
@@ -273,6 +273,30 @@ def test_what_is_there_when_it_begins_is_given_another_chance() -> None:
     wait = cluster.waits()
     waited(wait, cluster, 30)
     cluster.pods = [pod("a", container("change", DIFFERS, 3))]
+    with pytest.raises(NotRolledOutError, match="a: it differs"):
+        wait.look()
+
+
+@pytest.mark.parametrize(
+    ("container_name", "mark", "waits"),
+    [
+        ("assert", None, True),
+        ("change", None, False),
+        ("assert", Mark("to", cordoned=True, since="t"), False),
+    ],
+)
+def test_a_new_node_may_fail_its_proof_as_long_as_a_first_one_may_take(
+    container_name: str,
+    mark: Mark | None,
+    waits: bool,  # noqa: FBT001
+) -> None:
+    cluster = Cluster()
+    wait = cluster.waits(first=60)
+    waited(wait, cluster, 20)
+    cluster.nodes[0] = node("a", mark)
+    cluster.pods = [pod("a", container(container_name, DIFFERS, 0))]
+    if waits:
+        waited(wait, cluster, 40)
     with pytest.raises(NotRolledOutError, match="a: it differs"):
         wait.look()
 
