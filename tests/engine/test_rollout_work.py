@@ -67,7 +67,7 @@ config:
   gpu-pools:operator: {migStrategy: mixed}
   gpu-pools:sharing:
     cut: {mig: {layout: {1g.10gb: 7}}}
-  gpu-pools:verification: {deadlineSeconds: 120, intervalSeconds: 10}
+  gpu-pools:verification: {deadlineSeconds: 240, intervalSeconds: 10}
   gpu-pools:pools:
     - name: cut
       nodeSelector: {pool: cut}
