@@ -112,7 +112,7 @@ def lost(seen: Seen, before: Ends, *, early: bool = False) -> dict[str, str]:
     }
     found: dict[str, str] = {}
     for node, key, count, last in _ended(seen):
-        if early and key[1] != _CHANGE and node not in marked:
+        if early and node not in marked:
             continue
         verdict = last.get("exitCode") == Verdict.DIFFERS.value and not (key[1] == _CHANGE and node in pending)
         if count - before.get(key, 0) >= (1 if verdict else _SEVERAL):

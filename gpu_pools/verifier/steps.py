@@ -206,13 +206,15 @@ def _settles(target: Target, seen: Seen) -> bool:
     """Whether the operator's programs are still to follow the labels.
 
     The device plugin, where there was a change: until the node offers what is declared a pod may still get what was before. And
-    mig-manager, also where a node has joined, and nobody is there to be harmed.
+    mig-manager, also where a node has joined, and nobody is there to be harmed: before it has said anything the operator may
+    still set its default over what was set here, since it goes by what it has read before (gpu-operator v26.7.0,
+    controllers/nodelabeling_controller.go: a patch without the version that it is about).
     """
     if MIG_CONFIG_LABEL not in target.labels:
         return begun(seen.mark) and any(seen.offers.get(name, 0) != count for name, count in target.advertises.items())
     if seen.mark is not None:
         return not seen.as_declared
-    unfinished = seen.labels.get(MIG_STATE_LABEL) in _UNFINISHED or is_paused(seen.labels)
+    unfinished = seen.labels.get(MIG_STATE_LABEL) in (None, *_UNFINISHED) or is_paused(seen.labels)
     return unfinished and not seen.holders
 
 

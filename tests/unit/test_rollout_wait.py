@@ -281,7 +281,7 @@ def test_what_is_there_when_it_begins_is_given_another_chance() -> None:
     ("container_name", "mark", "waits"),
     [
         ("assert", None, True),
-        ("change", None, False),
+        ("change", None, True),
         ("assert", Mark("to", cordoned=True, since="t"), False),
     ],
 )

@@ -69,7 +69,8 @@ def test_a_change_begins_in_a_window_and_goes_on_to_its_end() -> None:
 
 def test_a_node_that_has_joined_waits_for_mig_manager_where_nobody_would_be_harmed() -> None:
     joined = on(CUT["1g"])
-    for labels in ({MIG_STATE_LABEL: "failed"}, {MIG_STATE_LABEL: "pending"}, {"x": "paused-for-mig-change"}):
+    # Before it has said anything the operator may set its default over the layout.
+    for labels in ({}, {MIG_STATE_LABEL: "failed"}, {MIG_STATE_LABEL: "pending"}, {"x": "paused-for-mig-change"}):
         seen = replace(joined, labels={**joined.labels, **labels}, as_declared=False)
         assert next_step(CUT["1g"], seen) is Step.WAIT
         used = replace(seen, holders=(holder(),))
@@ -225,7 +226,8 @@ class Node:
             assert harmless(target, seen) or (seen.cordoned and seen.turn and not seen.holders)
             self.seen = replace(seen, labels={**seen.labels, **target.labels}, as_declared=False)
         elif step in {Step.WAIT, Step.DONE}:
-            self.seen = replace(seen, as_declared=True, offers=target.advertises)
+            said = {MIG_STATE_LABEL: "success"} if MIG_CONFIG_LABEL in target.labels else {}
+            self.seen = replace(seen, labels={**seen.labels, **said}, as_declared=True, offers=target.advertises)
         return step
 
     def give_back(self) -> None:
