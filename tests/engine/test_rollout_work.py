@@ -4,7 +4,8 @@ The API server with its evictions, the controllers and the engine are real. The 
 real one does (sandbox/machines/ending.py; tests/engine/test_real_node.py holds both to the same steps). Each pod keeps a ledger
 of its work outside of it (sandbox/machines/work.py): who is killed in the midst of it cannot have signed off.
 
-The tests share a stack, and run in the order they are written.
+The tests share a stack, and run in the order they are written. They are no part of CI: GPU_POOLS_TEST_ALL=1 runs them. Two
+processors that run other tests too bring ten nodes up in seven minutes or more.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ pytestmark = [
     pytest.mark.engine,
     pytest.mark.programs,
     pytest.mark.sweep,
+    pytest.mark.skipif(not ALL, reason="ten nodes take half an hour beside other tests: with GPU_POOLS_TEST_ALL=1"),
     pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
 ]
 
@@ -78,7 +80,7 @@ config:
       rollout: {maxUnavailable: "25%", drainTimeoutSeconds: 20, podsThatStay: stop}
 """
 NODES, AT_ONCE, REPLICAS, LEAST = 10, 3, 20, 16
-#: Of the engine. In CI each fourth of them is tried, all with GPU_POOLS_TEST_ALL=1: each costs a deploy up to there.
+#: Of the engine; each costs a deploy up to there.
 KILLS: Final = 40
 LEDGER: Final = "/api/v1/namespaces/default/configmaps/work"
 OPERATORS: Final = "/api/v1/namespaces/gpu-operator/pods"
@@ -153,7 +155,7 @@ def test_killed_at_its_steps_the_engine_harms_nobody(trial: Trial) -> None:
     _declare(trial, cut={"mig": {"layout": layout}})
     before = _lost(trial)
     with Watch(trial) as watch:
-        for number in range(0, KILLS, 1 if ALL else 4):
+        for number in range(KILLS):
             while not _killed(trial, writes=1 + 2 * number):
                 # It has come to its end: the next layout is what is left to be killed in.
                 _nothing_left(trial)
