@@ -2,19 +2,30 @@
 
 A sweep repeats with more cases what one case of each kind shows already. The choice is the same in each run: by seed, or by name;
 what a run tried must not depend on chance. Nothing is left out here: `make test-all` tries every case.
+
+What would take a pipeline too long is for the nights, which set GPU_POOLS_TEST_ALL=1.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+#: Whether what is for the nights is tried, too.
+ALL = os.environ.get("GPU_POOLS_TEST_ALL") == "1"
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable
 
     from _pytest.mark import ParameterSet
+
+
+def at_night(why: str) -> pytest.MarkDecorator:
+    """Of a test that no pipeline waits for; why."""
+    return pytest.mark.skipif(not ALL, reason=f"{why}: with GPU_POOLS_TEST_ALL=1")
 
 
 def one_of_each(cases: Iterable[Any], kind: Callable[[Any], Hashable], seed: int = 0) -> list[ParameterSet]:

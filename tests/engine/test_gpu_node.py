@@ -23,6 +23,7 @@ from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
 from tests.engine.trial import PROJECT
 from tests.sandbox.gpu_node import driver
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,6 +89,7 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
     assert json.loads(read_text(tmp_path / "out" / "evidence.json"))["verdict"] == "proven"
 
 
+@at_night("it waits for eight minutes and more")
 def test_what_sharing_costs_is_measured_by_pods_and_by_processes(tmp_path: Path) -> None:
     result = run(tmp_path, 1, "--costs")
     steps = {step["name"]: step["observed"] for step in result["steps"]}

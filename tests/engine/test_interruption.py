@@ -29,7 +29,7 @@ from sandbox.stack import checkpoint
 from sandbox.system import processes
 from sandbox.system.files import read_json
 from tests.engine.trial import PROJECT
-from tests.tiers import these
+from tests.tiers import ALL, these
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
-ALL: Final = os.environ.get("GPU_POOLS_TEST_ALL") == "1"
 STACKS: Final[dict[str, dict[str, Any]]] = {
     "aks": {
         "azure-native:location": "westeurope",

@@ -34,6 +34,7 @@ from sandbox.system import processes
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS
+from tests.tiers import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
-SEEDS: Final = range(12) if os.environ.get("GPU_POOLS_TEST_ALL") == "1" else range(1)
+SEEDS: Final = range(12) if ALL else range(1)
 FAULTS: Final = ("refused", "killed before", "killed after", "differs")
 SHARING: Final = {"four": {"timeSlicing": {"replicas": 4}}, "eight": {"timeSlicing": {"replicas": 8}}, "whole": {"exclusive": {}}}
 GOOD: Final = {"a": "four"}

@@ -13,6 +13,7 @@ import pytest
 from sandbox.cluster import node_tools
 from tests.engine.test_rollout import BUDGET, MIXED, REPLICAS, SEVEN, SLICE, Watch, _allocatable, _nothing_left, _ready, _serve
 from tests.engine.test_rollout_aks import _told
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,13 @@ def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
     return made
 
 
-@pytest.mark.parametrize(("layout", "slices"), [(MIXED, 4), (SEVEN, 7)], ids=["another", "the old one again"])
+@pytest.mark.parametrize(
+    ("layout", "slices"),
+    [
+        pytest.param(MIXED, 4, id="another"),
+        pytest.param(SEVEN, 7, id="the old one again", marks=at_night("it is on the other platforms' stacks, too")),
+    ],
+)
 def test_a_layout_changes_node_after_node_as_it_was_told(trial: Trial, layout: dict[str, int], slices: int) -> None:
     told, away = _told(trial, lambda config: config["gpu-pools:sharing"].update(cut={"mig": {"layout": layout}}))
     assert "One node of `cut` at a time" in told

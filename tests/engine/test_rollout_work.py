@@ -33,7 +33,6 @@ from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import attached
 from sandbox.stack.state import prepare
 from sandbox.system.progress import Progress
-from tests.engine.test_interruption import ALL
 from tests.engine.test_rollout import (
     BUDGETS,
     MIXED,
@@ -48,6 +47,7 @@ from tests.engine.test_rollout import (
     _nothing_left,
 )
 from tests.engine.trial import PROJECT
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ pytestmark = [
     pytest.mark.engine,
     pytest.mark.programs,
     pytest.mark.sweep,
-    pytest.mark.skipif(not ALL, reason="ten nodes take half an hour beside other tests: with GPU_POOLS_TEST_ALL=1"),
+    at_night("ten nodes take half an hour beside other tests"),
     pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
 ]
 
