@@ -3,12 +3,16 @@
 After controllers/nodelabeling_controller.go of gpu-operator v26.7.0. Looked at are all nodes, but only after a trigger: another
 spec of the policy, a node that is new, a GPU found or gone, operands switched off or on, MIG found. So a label that somebody
 removes by hand stays away until then. Nothing takes these labels away when the policy goes.
+
+Unlike the real one, which patches without the version that it has read, it writes no node that has changed since: what it has
+read here is seconds old where the machine is busy, and there a moment.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
 from sandbox.machines.operands import DEPLOY
 from sandbox.machines.store import KINDS
@@ -29,6 +33,7 @@ _PARTS: Final = (
 _MIG_MANAGER: Final = f"{DEPLOY}mig-manager"
 _MIG_CONFIG: Final = "nvidia.com/mig.config"
 _MIG_MODELS: Final = ("h100", "a100", "a30")
+_CONFLICT, _AGAIN_SECONDS = 409, 0.3
 
 
 class OperatorLabels:
@@ -49,7 +54,9 @@ class OperatorLabels:
             labels = objects.labels(found)
             wanted = node_labels(labels, policy["spec"])
             present = {**labels, **wanted}.get(PRESENT) == "true"
-            _write(world, node, wanted, _upgrade_note(found, policy["spec"]) if present else {})
+            if not _write(world, found, wanted, _upgrade_note(found, policy["spec"]) if present else {}):
+                seen.pop(node)
+                world.again_in(_AGAIN_SECONDS)
         self._policy, self._seen = version, seen
 
 
@@ -103,7 +110,16 @@ def _upgrade_note(node: Json, spec: Json) -> dict[str, str | None]:
     return {} if objects.notes(node).get(UPGRADE_ENABLED) == wanted else {UPGRADE_ENABLED: wanted}
 
 
-def _write(world: World, node: str, labels: Mapping[str, str | None], notes: Mapping[str, str | None]) -> None:
-    if labels or notes:
-        body = {"metadata": {"labels": dict(labels), "annotations": dict(notes)}}
-        world.store.wrote("nodes", world.api.patch(f"{KINDS['nodes']}/{node}", body))
+def _write(world: World, node: Json, labels: Mapping[str, str | None], notes: Mapping[str, str | None]) -> bool:
+    """Write them on the node as it was read; whether it still is so."""
+    if not labels and not notes:
+        return True
+    same = {"resourceVersion": node["metadata"]["resourceVersion"]}
+    body = {"metadata": {**same, "labels": dict(labels), "annotations": dict(notes)}}
+    try:
+        world.store.wrote("nodes", world.api.patch(f"{KINDS['nodes']}/{objects.name(node)}", body))
+    except ApiError as error:
+        if error.status != _CONFLICT:
+            raise
+        return False
+    return True

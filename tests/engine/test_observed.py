@@ -96,7 +96,7 @@ def test_it_ends_with_a_page_that_has_values_of_each_node(trial: Trial) -> None:
     trial.wait_until(lambda: "Use by pool: 2 lines" in page(address, "board=fleet"), "a chart of both pools")
     # Who tells something is there: exporters, verifiers, kube-state-metrics; and a fleet without work raises nothing.
     trial.wait_until(lambda: "No data" not in page(address, "board=fleet"), "all panels")
-    assert values(Prometheus(url), "ALERTS", "alertname") == {}
+    assert values(Prometheus(url), 'ALERTS{alertstate="firing"}', "alertname") == {}
     assert links(trial.status()) == (address, url)
 
 
