@@ -286,7 +286,8 @@ def test_the_verifier_says_of_its_nvml_what_it_said_there(
     declared = json.loads(json.dumps(sharing).replace("SMALLEST", smallest))
     expected = nodes.healthy(*nodes.planned(declared, key=key, count=gpus)).expected
     findings = Findings()
-    compare_gpus(expected, said, findings)
+    # Which driver it had was nobody's declaration.
+    compare_gpus(replace(expected, driver=None), said, findings)
     # One finding for each GPU.
     assert [finding.cause.key for finding in findings.differences] == differ * gpus
     assert not findings.unknown
