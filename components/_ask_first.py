@@ -6,8 +6,9 @@ preview. What is looked for, and what becomes of it, is for whoever asks.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
 import yaml
@@ -54,3 +55,12 @@ def client_of(kubeconfig: str, context: str | None) -> "ApiClient":
     settings.retries = False
     load_kube_config_from_dict(yaml.safe_load(kubeconfig), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
     return ApiClient(settings)
+
+
+def nodes_of(client: "ApiClient") -> list[dict[str, Any]]:
+    """The nodes of a cluster, as its API has them."""
+    from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
+
+    answer: Any = CoreV1Api(client).list_node(_preload_content=False, _request_timeout=SECONDS)
+    nodes: list[dict[str, Any]] = json.loads(answer.data)["items"]
+    return nodes

@@ -10,27 +10,26 @@ driver at once, and a stack whose verifiers demand none.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pulumi
 
+from gpu_pools.plan.before_upgrade import named
 from gpu_pools.plan.driver_pods import demanded
 from gpu_pools.plan.driver_upgrades import turn_seconds, turns
 from gpu_pools.plan.drivers_due import Due, drivers_due
 from gpu_pools.plan.planned import Plan, PoolPlan
 
 from . import _log
-from ._ask_first import SECONDS, client_of, once_known
+from ._ask_first import client_of, nodes_of, once_known
 
 _LOOK_EVERY: Final = 5.0
 _TOLD_EVERY: Final = 60.0
 #: Answers in a row that may fail to come: an API server may be away for a moment.
 _PATIENCE: Final = 5
-_MOST_NAMES: Final = 5
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,9 @@ def driver_hooks(
 
     async def wait(_change: pulumi.ResourceHookArgs) -> None:
         if content := known():
-            await _wait(lambda: drivers_due(_nodes(content, context), planned.name, version), plan, planned, clock or Clock())
+            await _wait(
+                lambda: drivers_due(nodes_of(client_of(content, context)), planned.name, version), plan, planned, clock or Clock()
+            )
 
     return [pulumi.ResourceHook(f"{name}-drivers", wait)]
 
@@ -78,11 +79,11 @@ async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: C
             if not due.pool:
                 return
             if over := course.over(due, now):
-                _log.warn(f"it is not waited for the drivers of pool {planned.name} ({_named(due.pool)}): {over}")
+                _log.warn(f"it is not waited for the drivers of pool {planned.name} ({named(due.pool)}): {over}")
                 return
             if now - said_at >= _TOLD_EVERY:
                 said_at = now
-                _log.info(f"pool {planned.name}: {len(due.pool)} of its nodes get another driver first: {_named(due.pool)}")
+                _log.info(f"pool {planned.name}: {len(due.pool)} of its nodes get another driver first: {named(due.pool)}")
         await clock.sleep(_LOOK_EVERY)
     _log.warn(f"it is not waited for the drivers of pool {planned.name}: the cluster does not say which nodes have them")
 
@@ -98,7 +99,7 @@ class _Course:
     def over(self, due: Due, now: float) -> str:
         """Why it is waited no longer; empty: it is."""
         if due.failed:
-            return f"the driver upgrade of {_named(due.failed)} has failed"
+            return f"the driver upgrade of {named(due.failed)} has failed"
         self._first = self._first or due.cluster
         if not self._fewest or due.cluster < self._fewest:
             self._fewest, self._moved = due.cluster, now
@@ -107,16 +108,3 @@ class _Course:
         if now - self._begun > (longest := self._turn * turns(self._plan, self._first)):
             return f"it took longer than {longest} s"
         return ""
-
-
-def _nodes(kubeconfig: str, context: str | None) -> list[dict[str, Any]]:
-    from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
-
-    answer: Any = CoreV1Api(client_of(kubeconfig, context)).list_node(_preload_content=False, _request_timeout=SECONDS)
-    nodes: list[dict[str, Any]] = json.loads(answer.data)["items"]
-    return nodes
-
-
-def _named(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more

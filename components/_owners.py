@@ -23,7 +23,7 @@ from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError
 
 from . import _log
-from ._ask_first import SECONDS, asks_first, client_of
+from ._ask_first import SECONDS, asks_first, client_of, nodes_of
 
 #: The API server of a namespace; Helm of a release, and of a chart's object.
 _REFUSALS = (
@@ -89,7 +89,7 @@ def tells_of_layouts(
 
     def tell(content: str) -> None:
         try:
-            found = layouts_in(_nodes(content, context), selectors)
+            found = layouts_in(nodes_of(client_of(content, context)), selectors)
         except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
             _log.warn(f"not looked for before the deploy: MIG layouts that nodes have already ({_why(error)})")
             return
@@ -137,14 +137,6 @@ def _workloads(kubeconfig: str, context: str | None) -> Iterator[There]:
     for kind, listed in lists.items():
         answer = listed(_preload_content=False, _request_timeout=SECONDS)
         yield from found_in(kind, json.loads(answer.data)["items"])
-
-
-def _nodes(kubeconfig: str, context: str | None) -> list[dict[str, Any]]:
-    from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
-
-    answer: Any = CoreV1Api(client_of(kubeconfig, context)).list_node(_preload_content=False, _request_timeout=SECONDS)
-    found: list[dict[str, Any]] = json.loads(answer.data)["items"]
-    return found
 
 
 def _tell(failed: pulumi.ErrorHookArgs) -> bool:

@@ -175,7 +175,11 @@ def _name(one: Mapping[str, Any]) -> str:
 _MOST_NAMES: Final = 5
 
 
-def _named(nodes: Sequence[Mapping[str, Any]]) -> str:
-    names = sorted(map(_name, nodes))
+def named(names: Sequence[str]) -> str:
+    """Names of nodes as messages have them: the first few, and how many more."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _named(nodes: Sequence[Mapping[str, Any]]) -> str:
+    return named(sorted(map(_name, nodes)))

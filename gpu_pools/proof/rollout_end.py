@@ -104,7 +104,7 @@ def lost(seen: Seen, before: Ends, *, early: bool = False) -> dict[str, str]:
         before: what had ended when somebody began to look.
         early: a node that nobody changes may still become what is declared, its first proof having failed.
     """
-    marked = {str(node["metadata"]["name"]) for node in seen.nodes if _mark(node)}
+    marked = {str(node["metadata"]["name"]) for node in seen.nodes if mark_of(node)}
     pending = {
         str(node["metadata"]["name"])
         for node in seen.nodes
@@ -136,13 +136,14 @@ def stands_still(told: Counts, nodes_lost: int, most: int | str) -> bool:
 
 def only_waits(seen: Seen) -> bool:
     """Whether nothing is being done: no node's change has begun, and verifiers without a proof are in `change`."""
-    if any(begun(_mark(node)) for node in seen.nodes):
+    if any(begun(mark_of(node)) for node in seen.nodes):
         return False
     left = [pod for pod in seen.pods if not _is_ready(pod)]
     return bool(left) and all(_runs(pod, _CHANGE) for pod in left)
 
 
-def _mark(node: Mapping[str, Any]) -> Mark | None:
+def mark_of(node: Mapping[str, Any]) -> Mark | None:
+    """What a node says of its change; None where it says nothing."""
     return read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
 
 

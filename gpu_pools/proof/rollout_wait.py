@@ -10,12 +10,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.proof.rollout_end import Counts, Ends, Seen, counts, ends, lost, only_waits, stands_still
+from gpu_pools.proof.rollout_end import Counts, Ends, Seen, counts, ends, lost, mark_of, only_waits, stands_still
 from gpu_pools.text.harmless import line
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.living_node import ANNOTATION
 from gpu_pools.verifier.moments import moment
-from gpu_pools.verifier.steps import read_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -172,7 +170,7 @@ class RolloutWait:
 def _changing(seen: Seen) -> Iterator[str]:
     """What the nodes say that are being changed, by name."""
     for node in sorted(seen.nodes, key=_name):
-        mark = read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
+        mark = mark_of(node)
         if mark is not None:
             state = "was given back as it was" if mark.stopped else "is being changed"
             why = f" ({line(mark.why)})" if mark.why else ""
