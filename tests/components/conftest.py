@@ -13,6 +13,8 @@ import pytest
 from pulumi.runtime import mocks, settings, stack
 from pulumi.runtime.mocks import MockMonitor
 
+from .api_server import ApiServer
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -186,3 +188,12 @@ def kubelogin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     return program
+
+
+@pytest.fixture
+def api() -> Iterator[ApiServer]:
+    """A cluster that answers, as long as the test takes."""
+    server = ApiServer()
+    yield server
+    server.shutdown()
+    server.server_close()

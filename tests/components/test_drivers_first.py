@@ -18,21 +18,13 @@ from gpu_pools.plan.planning import plan_config
 from .api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from .conftest import Recorder
 
     Run = Callable[..., Recorder]
 
 NEW, OLD = "595.91.07", "580.126.20"
-
-
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
-    server = ApiServer()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.unit.stacks import aks, existing, plan_of
 from .api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from .conftest import Recorder
 
@@ -51,14 +51,6 @@ def test_only_in_clusters_that_were_there(run: Run, cluster: Any) -> None:
         assert looks_for_another("n", cluster, "nfd", (None, None), told) is told
 
     run(program)
-
-
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
-    server = ApiServer()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from gpu_pools.proof.verifier_reports import reports
 from .api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from .conftest import Recorder
 
@@ -35,13 +35,10 @@ OVER = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberSchedu
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+def api(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> ApiServer:
     monkeypatch.setattr(_rolled_out, "_PAUSE_SECONDS", 0.0)
-    server = ApiServer()
-    server.items = {"nodes": [], "pods": []}
-    yield server
-    server.shutdown()
-    server.server_close()
+    api.items = {"nodes": [], "pods": []}
+    return api
 
 
 @pytest.fixture

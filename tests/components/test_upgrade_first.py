@@ -17,7 +17,7 @@ from gpu_pools.text.errors import InvalidStackError
 from .api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from .conftest import Recorder
 
@@ -29,12 +29,9 @@ FAILED = {"metadata": {"name": "n1", "labels": {STATE: "upgrade-failed", "nvidia
 
 
 @pytest.fixture
-def api() -> Iterator[ApiServer]:
-    server = ApiServer()
-    server.items = {"nodes": [], "clusterpolicies": [READY]}
-    yield server
-    server.shutdown()
-    server.server_close()
+def api(api: ApiServer) -> ApiServer:
+    api.items = {"nodes": [], "clusterpolicies": [READY]}
+    return api
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Pods that are served from the pool `serving` all the time, while tests exchange its nodes; and what becomes of them and it."""
+"""Pods that are served all the time while tests change or exchange nodes, of the pool `serving` where it says no other; and what
+becomes of them and of the nodes.
+"""
 
 from __future__ import annotations
 
@@ -71,17 +73,17 @@ def serve(trial: Trial) -> None:
     trial.wait_until(lambda: running(trial) == REPLICAS, "the Deployment runs")
 
 
-def _pods(trial: Trial) -> list[dict[str, Any]]:
+def served(trial: Trial) -> list[dict[str, Any]]:
+    """The pods that serve."""
     return [pod for pod in trial.api().list(PODS)["items"] if pod["metadata"].get("labels", {}).get("app") == "served"]
 
 
 def pod_names(trial: Trial) -> set[str]:
-    """The pods that serve."""
-    return {pod["metadata"]["name"] for pod in _pods(trial)}
+    return {pod["metadata"]["name"] for pod in served(trial)}
 
 
 def running(trial: Trial) -> int:
-    return sum(pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in _pods(trial))
+    return sum(pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in served(trial))
 
 
 def kill(command: Any) -> None:

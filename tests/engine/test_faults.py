@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.cluster import node_tools
 from sandbox.system import processes
 from tests.engine.courses import found_and_repaired, run
 from tests.engine.faults import FAULTS, OF_THE_CLUSTER, UNHEARD
 from tests.engine.fleet import CONFIG_LABEL, LONGEST_SECONDS, NFD_MASTER, NFD_WORKER, POLICY, POLL_SECONDS, STACK, Fleet, now
+from tests.engine.marks import ON_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from tests.engine.fleet import Condition
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/gpu-operator/rolebindings"
 NODE_FEATURES = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/node-feature-discovery/nodefeatures"

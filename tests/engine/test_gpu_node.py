@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.text.files import read_text
-from sandbox.cluster import node_tools
 from sandbox.gpu_node.play import REPLICAS
 from sandbox.real_node import allowed
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
 from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
+from tests.engine.marks import ON_NODES
 from tests.engine.trial import PROJECT
 from tests.sandbox.gpu_node import driver
 from tests.tiers import at_night
@@ -28,12 +28,7 @@ from tests.tiers import at_night
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 LONGEST_SECONDS = 1200
 WRITTEN = {"evidence.html", "evidence.json", "nvml.json", "result.json", "stacks", "terminal.cast"}
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pytest
 import yaml
 
-from sandbox.cluster import node_tools
 from sandbox.nvml import state
+from tests.engine.marks import ON_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 STACK: Final = """
 config:

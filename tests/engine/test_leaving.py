@@ -15,8 +15,8 @@ import pytest
 from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.rendering.node_cleanup import NAME as CLEANUP
 from gpu_pools.rendering.node_leaving import NAME, REMOVED
-from sandbox.cluster import node_tools
 from sandbox.nvml import state
+from tests.engine.marks import ON_NODES
 from tests.engine.whole_cluster import check_as_before, settled
 
 if TYPE_CHECKING:
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     from tests.engine.trial import Trial
     from tests.engine.whole_cluster import Objects
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 STACK: Final = """
 config:

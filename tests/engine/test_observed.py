@@ -17,9 +17,9 @@ import pytest
 
 from gpu_pools.observing import rules, shares
 from gpu_pools.observing.prometheus import CannotAskError, Prometheus
-from sandbox.cluster import node_tools
 from sandbox.observing.on_nodes import USES
 from sandbox.system import processes
+from tests.engine.marks import ON_NODES
 from tests.sandbox.strangers import needs_root
 from tests.sandbox.used_ports import KNOWN, ports_of, tried
 
@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Run, Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 #: No section of observability: the sandbox adds it.
 STACK: Final = """
 config:

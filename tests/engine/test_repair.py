@@ -21,7 +21,6 @@ import yaml
 from gpu_pools.repairing.looking import ANNOTATION
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
 from sandbox.clouds.azure import AzureCloud
-from sandbox.cluster import node_tools
 from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.nvml import simulated
 from sandbox.stack.engine import Engine
@@ -29,6 +28,7 @@ from sandbox.stack.stand_ins import attached
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.fleet import CONFIG_LABEL, CONFIG_MAP, Fleet
+from tests.engine.marks import ON_NODES
 from tests.engine.trial import PROJECT
 
 if TYPE_CHECKING:
@@ -37,12 +37,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Run, Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 STACK: Final = """
 config:

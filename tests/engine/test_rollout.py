@@ -7,10 +7,7 @@ program in the verifiers' pods; scheduler, DaemonSet controller and eviction API
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
-import signal
 import threading
 import time
 from dataclasses import dataclass, field
@@ -21,10 +18,11 @@ import yaml
 
 from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
-from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION, VERIFIER_NAMESPACE
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.verifier.windows import DAYS
-from sandbox.cluster import node_tools
 from sandbox.cluster.api_errors import ApiError
+from tests.engine.marks import ON_NODES
+from tests.engine.served import BUDGETS, PODS, cordoned, kill, marked, running, served
 from tests.engine.trial import LONGEST_COMMAND
 
 if TYPE_CHECKING:
@@ -33,12 +31,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 STACK: Final = """
 config:
@@ -61,8 +54,6 @@ config:
 SEVEN, MIXED = {"1g.10gb": 7}, {"1g.10gb": 4, "3g.40gb": 1}
 SLICE: Final = "nvidia.com/mig-1g.10gb"
 REPLICAS, BUDGET = 7, 6
-PODS: Final = "/api/v1/namespaces/default/pods"
-BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 VERIFIERS: Final = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods"
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIER_NAMESPACE}/leases"
 
@@ -137,7 +128,7 @@ def test_a_layout_changes_node_after_node_within_the_budget(trial: Trial) -> Non
     assert watch.fewest >= BUDGET
     assert watch.away <= 1, "GPUs of one node at a time"
     assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {4}
-    trial.wait_until(lambda: _ready(trial) == REPLICAS, "all replicas run again")
+    trial.wait_until(lambda: running(trial) == REPLICAS, "all replicas run again")
     _nothing_left(trial)
     # What mig-parted's file keeps of the old layout goes with the next update (test_keys.py).
     trial.up().ok()
@@ -192,25 +183,25 @@ def test_a_node_whose_gpus_stay_in_use_ends_the_deploy_and_the_next_one_goes_on(
 
 
 def test_with_its_pods_killed_all_the_time_and_the_engine_too_it_ends_as_declared(trial: Trial) -> None:
-    if not _pods(trial):
+    if not served(trial):
         _serve(trial)
     _declare(trial, cut={"mig": {"layout": MIXED}})
     killed = threading.Event()
 
-    def kill() -> None:
+    def end_pods() -> None:
         while not killed.wait(2.5):
             for pod in trial.api().list(VERIFIERS)["items"]:
                 if "-cut-" in pod["metadata"]["name"]:
                     with contextlib.suppress(ApiError):
                         trial.api().delete(f"{VERIFIERS}/{pod['metadata']['name']}")
 
-    killer = threading.Thread(target=kill)
+    killer = threading.Thread(target=end_pods)
     with Watch(trial) as watch:
         command = trial.start("up", trial.stack)
         trial.wait_until(lambda: _leases(trial), "a change begins", 120)
         killer.start()
         time.sleep(25)
-        _kill(command)
+        kill(command)
         killed.set()
         killer.join()
         trial.up().ok()
@@ -222,7 +213,7 @@ def test_with_its_pods_killed_all_the_time_and_the_engine_too_it_ends_as_declare
 def test_a_destroy_leaves_nothing(trial: Trial) -> None:
     trial.api().delete("/apis/apps/v1/namespaces/default/deployments/served")
     trial.api().delete(f"{BUDGETS}/served")
-    trial.wait_until(lambda: not _pods(trial), "the Deployment has gone")
+    trial.wait_until(lambda: not served(trial), "the Deployment has gone")
     trial.down().ok()
 
 
@@ -255,13 +246,13 @@ class Watch:
             self._thread.join()
 
     def _watch(self) -> None:
-        serves = bool(_pods(self.trial))
+        serves = bool(served(self.trial))
         while not self._end.wait(0.2):
             nodes = self.trial.nodes()
             self.cordoned |= {sum(bool(node["spec"].get("unschedulable")) for node in nodes)} - {0}
             self.away = max(self.away, sum(_allocatable(node, SLICE) == 0 for node in self.trial.nodes("cut")))
             if serves:
-                self.fewest = min(self.fewest, _ready(self.trial))
+                self.fewest = min(self.fewest, running(self.trial))
 
 
 def _pools(trial: Trial) -> list[dict[str, Any]]:
@@ -306,16 +297,7 @@ def _serve(trial: Trial) -> None:
 def _budget(trial: Trial) -> None:
     budget = {"metadata": {"name": "served"}, "spec": {"minAvailable": "80%", "selector": {"matchLabels": {"app": "served"}}}}
     trial.api().create(BUDGETS, budget)
-    trial.wait_until(lambda: _ready(trial) == REPLICAS, "the Deployment runs")
-
-
-def _pods(trial: Trial) -> list[dict[str, Any]]:
-    pods = trial.api().list(PODS)["items"]
-    return [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == "served"]
-
-
-def _ready(trial: Trial) -> int:
-    return sum(pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in _pods(trial))
+    trial.wait_until(lambda: running(trial) == REPLICAS, "the Deployment runs")
 
 
 def _hold(trial: Trial, name: str, resource: str, *, namespace: str = "default", pool: str = "", node: str = "") -> str:
@@ -336,8 +318,7 @@ def _stay(trial: Trial) -> None:
 
 
 def _marks(trial: Trial, key: str) -> list[dict[str, Any]]:
-    texts = (node["metadata"].get("annotations", {}).get(CHANGE_ANNOTATION) for node in trial.nodes())
-    return [mark for mark in (json.loads(text) for text in texts if text) if mark.get(key)]
+    return [mark for mark in marked(trial) if mark.get(key)]
 
 
 def _leases(trial: Trial) -> dict[str, str]:
@@ -350,10 +331,5 @@ def _leases(trial: Trial) -> dict[str, str]:
 def _nothing_left(trial: Trial) -> None:
     assert _leases(trial) == {}
     assert _marks(trial, "to") == []
-    assert [node["metadata"]["name"] for node in trial.nodes() if node["spec"].get("unschedulable")] == []
+    assert cordoned(trial) == []
     assert trial.holds()
-
-
-def _kill(command: Any) -> None:
-    os.killpg(command.pid, signal.SIGKILL)
-    command.communicate()

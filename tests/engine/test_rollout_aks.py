@@ -13,12 +13,12 @@ import pytest
 from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.steps import Preview
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, DEVICE_PLUGIN_CONFIG_LABEL
-from sandbox.cluster import node_tools
 from sandbox.cluster.api_errors import ApiError
+from tests.engine.marks import ON_NODES
+from tests.engine.served import PODS, running
 from tests.engine.test_rollout import (
     BUDGET,
     MIXED,
-    PODS,
     REPLICAS,
     SEVEN,
     SLICE,
@@ -26,7 +26,6 @@ from tests.engine.test_rollout import (
     _allocatable,
     _hold,
     _nothing_left,
-    _ready,
     _serve,
 )
 
@@ -35,12 +34,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 STACK: Final = """
 config:
@@ -106,7 +100,7 @@ def test_a_layout_changes_node_after_node_and_a_node_that_joins_gets_it_at_once(
     assert watch.fewest >= BUDGET
     assert len({node["metadata"]["name"] for node in trial.nodes("cut")} - first) == 1
     assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {4}
-    trial.wait_until(lambda: _ready(trial) == REPLICAS, "all replicas run again")
+    trial.wait_until(lambda: running(trial) == REPLICAS, "all replicas run again")
     _nothing_left(trial)
 
 

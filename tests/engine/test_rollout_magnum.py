@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from sandbox.cluster import node_tools
-from tests.engine.test_rollout import BUDGET, MIXED, REPLICAS, SEVEN, SLICE, Watch, _allocatable, _nothing_left, _ready, _serve
+from tests.engine.marks import ON_NODES
+from tests.engine.served import running
+from tests.engine.test_rollout import BUDGET, MIXED, REPLICAS, SEVEN, SLICE, Watch, _allocatable, _nothing_left, _serve
 from tests.engine.test_rollout_aks import _told
 from tests.tiers import at_night
 
@@ -20,12 +21,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 STACK: Final = """
 config:
@@ -78,7 +74,7 @@ def test_a_layout_changes_node_after_node_as_it_was_told(trial: Trial, layout: d
     assert watch.away <= away == 1
     assert watch.fewest >= BUDGET
     assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {slices}
-    trial.wait_until(lambda: _ready(trial) == REPLICAS, "all replicas run again")
+    trial.wait_until(lambda: running(trial) == REPLICAS, "all replicas run again")
     _nothing_left(trial)
 
 

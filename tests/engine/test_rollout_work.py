@@ -24,7 +24,6 @@ import pytest
 
 from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.steps import Preview
-from sandbox.cluster import node_tools
 from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.machines import work
 from sandbox.machines.ending import ENDS_AFTER, NEVER
@@ -33,15 +32,14 @@ from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import attached
 from sandbox.stack.state import prepare
 from sandbox.system.progress import Progress
+from tests.engine.marks import ON_NODES
+from tests.engine.served import BUDGETS, PODS, kill
 from tests.engine.test_rollout import (
-    BUDGETS,
     MIXED,
-    PODS,
     SEVEN,
     SLICE,
     _allocatable,
     _declare,
-    _kill,
     _leases,
     _marks,
     _nothing_left,
@@ -55,13 +53,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    at_night("ten nodes take half an hour beside other tests"),
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = [*ON_NODES, at_night("ten nodes take half an hour beside other tests")]
 
 STACK: Final = """
 config:
@@ -107,15 +99,16 @@ def test_nobody_loses_work_and_a_pod_that_refuses_to_go_keeps_its_node_as_it_is(
     node = _refuses(trial, "stays", "3")
     _declare(trial, cut={"mig": {"layout": MIXED}})
     with Watch(trial) as watch:
-        command = trial.start("up", trial.stack)
-        trial.wait_until(lambda: len(_with(trial, 4)) == NODES - 1, "nine nodes are changed", _LONGEST)
-        trial.wait_until(lambda: _marks(trial, "stopped"), "the tenth is given back", 90)
+        failed = trial.up()
+        assert failed.code == 1
+        assert "9 of 10 nodes are as declared" in failed.text
+        assert "default/stays (a bare pod)" in failed.text
+        assert len(_with(trial, 4)) == NODES - 1
         assert "default/stays (a bare pod)" in _marks(trial, "stopped")[0]["why"]
         assert _with(trial, 7) == [node], "it works on as before"
         assert not trial.get(f"/api/v1/nodes/{node}")["spec"].get("unschedulable")
         trial.api().delete(f"{BUDGETS}/stays")
-        out, err = command.communicate(timeout=_LONGEST)
-    assert command.returncode == 0, f"{out}\n{err}"
+        trial.up().ok()
     _ended_well(trial, watch, shares=4)
     assert _lost(trial) == []
     assert watch.evicted >= REPLICAS // 2, "who works on nodes that change is evicted"
@@ -139,7 +132,7 @@ def test_a_node_that_fails_leaves_the_others_as_they_are_and_only_what_is_told_i
         trial.wait_until(lambda: _why(trial, failing), "the failed change is told", _LONGEST)
         trial.wait_until(lambda: len(_with(trial, 7)) == NODES - 1, "the others are changed", _LONGEST)
         trial.wait_until(lambda: set(_leases(trial).values()) == {failing}, "they have given their turns back", 120)
-        _kill(command)
+        kill(command)
         trial.api().delete(f"{OPERATORS}/in-use")
         trial.api().delete(f"{BUDGETS}/never")
         trial.up().ok()

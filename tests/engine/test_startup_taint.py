@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-
 from gpu_pools.proof.verifier_rights import CONDITION, STARTUP_TAINT
-from sandbox.cluster import node_tools
+from tests.engine.marks import ON_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 #: No driver knows that CUDA version: the node differs for as long as it is asked for.
 STACK: Final = """

@@ -18,8 +18,8 @@ from gpu_pools.changes.steps import Preview
 from gpu_pools.plan.before_upgrade import STATE
 from gpu_pools.plan.change_ids import cluster_use
 from gpu_pools.proof.verifier_rights import CONDITION
-from sandbox.cluster import node_tools
 from sandbox.machines.operands import DRIVER
+from tests.engine.marks import ON_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 STACK: Final = """
 config:

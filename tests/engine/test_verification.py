@@ -12,10 +12,8 @@ from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-
-from sandbox.cluster import node_tools
 from sandbox.nvml import state
+from tests.engine.marks import ON_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +21,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.programs,
-    pytest.mark.sweep,
-    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
-]
+pytestmark = ON_NODES
 
 #: The engine waits 60 s longer than the deadline; an init container has then ended at least once.
 STACK: Final = """
