@@ -92,8 +92,8 @@ def counts(daemon_set: Mapping[str, Any]) -> Counts:
 
 
 def ends(seen: Seen) -> Ends:
-    """How often each container has ended badly so far."""
-    return {key: count for _, key, count, _ in _ended(seen)}
+    """How often each container has ended badly so far; one that tries again began with what was there, so that counts, too."""
+    return {key: _bad_ends(status)[0] + int(_runs_now(status)) for _, key, status in _ended(seen)}
 
 
 def lost(seen: Seen, before: Ends, *, early: bool = False) -> dict[str, str]:
@@ -111,9 +111,10 @@ def lost(seen: Seen, before: Ends, *, early: bool = False) -> dict[str, str]:
         if (node["metadata"].get("labels") or {}).get(MIG_STATE_LABEL) == _PENDING
     }
     found: dict[str, str] = {}
-    for node, key, count, last in _ended(seen):
+    for node, key, status in _ended(seen):
         if early and node not in marked:
             continue
+        count, last = _bad_ends(status)
         verdict = last.get("exitCode") == Verdict.DIFFERS.value and not (key[1] == _CHANGE and node in pending)
         if count - before.get(key, 0) >= (1 if verdict else _SEVERAL):
             found[node] = _why(key[1], last)
@@ -154,19 +155,18 @@ def _is_ready(pod: Mapping[str, Any]) -> bool:
 
 def _runs(pod: Mapping[str, Any], container: str) -> bool:
     statuses = (pod.get("status") or {}).get("initContainerStatuses") or []
-    return any(one.get("name") == container and "running" in (one.get("state") or {}) for one in statuses)
+    return any(one.get("name") == container and _runs_now(one) for one in statuses)
 
 
-def _ended(seen: Seen) -> Iterator[tuple[str, tuple[str, str], int, Mapping[str, Any]]]:
-    """(node, which container, how often it has ended badly, how it did last) of pods that are to stay."""
+def _ended(seen: Seen) -> Iterator[tuple[str, tuple[str, str], Mapping[str, Any]]]:
+    """(node, which container, its status) of containers that have ended badly, in pods that are to stay."""
     for pod in seen.pods:
         metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName")
         if not node or metadata.get("deletionTimestamp"):
             continue
         for status in (pod.get("status") or {}).get("initContainerStatuses") or []:
-            count, last = _bad_ends(status)
-            if count:
-                yield str(node), (str(metadata["uid"]), str(status["name"])), count, last
+            if _bad_ends(status)[0]:
+                yield str(node), (str(metadata["uid"]), str(status["name"])), status
 
 
 def _bad_ends(status: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
@@ -177,7 +177,11 @@ def _bad_ends(status: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
     if not last.get("exitCode"):
         return 0, {}
     # The kubelet counts when it starts it again.
-    return restarts + (0 if "running" in state else 1), last
+    return restarts + (0 if _runs_now(status) else 1), last
+
+
+def _runs_now(status: Mapping[str, Any]) -> bool:
+    return "running" in (status.get("state") or {})
 
 
 def _why(container: str, last: Mapping[str, Any]) -> str:

@@ -117,6 +117,15 @@ def test_what_had_ended_before_does_not_count() -> None:
     assert lost(seen(pod("n", container("change", DIFFERS, 0), uid="another")), before) == {"n": "it differs"}
 
 
+def test_nor_does_what_has_begun_before() -> None:
+    """It may have met the cause that has been removed since. A first attempt is one of this deploy."""
+    before = ends(seen(pod("n", container("change", DIFFERS, 5, "running"))))
+    assert lost(seen(pod("n", container("change", DIFFERS, 5))), before) == {}
+    assert lost(seen(pod("n", container("change", DIFFERS, 6))), before) == {"n": "it differs"}
+    first = {"name": "change", "restartCount": 0, "state": {"running": {}}, "lastState": {}}
+    assert lost(seen(pod("n", container("change", DIFFERS, 0))), ends(seen(pod("n", first)))) == {"n": "it differs"}
+
+
 def test_pods_that_go_or_have_no_node_say_nothing() -> None:
     bad = container("assert", DIFFERS, 0)
     assert lost(seen(pod("n", bad, deletionTimestamp="2026-01-01T00:00:00Z"), pod("", bad)), {}) == {}
