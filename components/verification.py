@@ -56,8 +56,8 @@ from gpu_pools.text.errors import InvalidStackError, Problem
 from gpu_pools.verifier.archive import archive, digest
 
 from ._args import PoolLike
-from ._drivers_first import driver_hooks
 from ._helm import privileged_namespace
+from ._operands_first import operand_hooks
 from ._options import child_options, once_named
 from ._program_there import program_there
 from ._pull_secret import pull_secret
@@ -310,7 +310,7 @@ class Verification(pulumi.ComponentResource):
                     before_create=notes,
                     before_update=[
                         *window_hooks(name, of_pool),
-                        *driver_hooks(name, plan, of_pool, args.get("kubeconfig")),
+                        *operand_hooks(name, plan, of_pool, args.get("kubeconfig")),
                         *notes,
                     ],
                     on_error=[tells_why(name, facts)],

@@ -23,6 +23,7 @@ from gpu_pools.hardware.releases import restarts_in_place
 from gpu_pools.plan.change_ids import rolling_options
 from gpu_pools.plan.driver_pods import brought, demanded, driver_pod_values, replaced_by_itself
 from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, turn_seconds, turns
+from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.version_steps import operator_step
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.placements import AksPlacement
@@ -188,6 +189,8 @@ def _operator(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator
         step = operator_step(old.chart.version, new.chart.version)
         brings = _differences(old.chart.operands, new.chart.operands)
         happens = f"The operator's own pod is replaced, then those of every operand that differs{brings}, {_rolls(after)}"
+        if after.settings.verification.enabled and operand_chart(after):
+            happens += " up waits for them, and has every node proven anew."
         happens = " ".join((happens, *step.brings, *step.lost))
         restarts, against = _present(_ROLLING, stay), "NVIDIA documents no way back" if step.backwards else ""
         yield Upkeep("the GPU operator", old.chart.version, new.chart.version, restarts, names, "", happens, against)
@@ -219,7 +222,8 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
     in_place = differ <= _NO_PART_OF_THE_DIGEST and not another
     because = "" if differ or not another else "Its version stays, but another operator makes other pods of it. "
     effect, happens = _driver_way(after, stay, in_place=in_place)
-    waits = _waits(after, stay) if effect == "upgraded" and "version" in differ else ""
+    news = ("version" in differ and demanded(after) is not None) or (another and operand_chart(after) is not None)
+    waits = _waits(after, stay) if effect == "upgraded" and news else ""
     yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, because + happens + waits + _backwards(*versions))
 
 
@@ -257,8 +261,8 @@ def _lasts(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
 
 
 def _waits(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
-    """How long `up` waits where verifiers demand another version than before: else they stay as they are, and nobody waits."""
-    if demanded(plan) is None or not plan.settings.verification.enabled:
+    """How long `up` waits for drivers where verifiers are told something new: else they stay as they are, and nobody waits."""
+    if not plan.settings.verification.enabled:
         return ""
     one, nodes = turn_seconds(plan), sum(pool.pool.min_nodes for pool in stay)
     in_all = f", and {-(-one * turns(plan, nodes) // 60)} in all with that many nodes" if nodes else ""

@@ -30,6 +30,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_rights import CHANGER, VERIFIER_NAMESPACE
@@ -48,6 +49,8 @@ VERIFIER_APP: Final = "gpu-pools-verifier"
 SERVICE_ACCOUNT: Final = "verifier"
 PROGRAM_FILE: Final = "verifier.pyz"
 EXPECTATION_FILE: Final = "expectation.json"
+#: Annotation of the pods: the chart whose operands they hold to the declaration.
+OPERATOR_NOTE: Final = "gpu-pools/operator"
 PORT: Final = 9409
 #: Of the namespaces that may scrape the verifiers.
 METRICS_LABEL: Final = ("gpu-pools/metrics", "true")
@@ -149,11 +152,13 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha
     Raises:
         ValueError: for a Magnum section without driver.
     """
-    labels, rollout = verifier_labels(planned), planned.pool.rollout
+    labels, rollout, chart = verifier_labels(planned), planned.pool.rollout, operand_chart(plan)
+    # Another operator renews what a node depends on, so its nodes are proven anew, also where nothing else is declared.
+    metadata = {"labels": labels, **({"annotations": {OPERATOR_NOTE: chart}} if chart else {})}
     return {
         "selector": {"matchLabels": labels},
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": rollout.max_unavailable if rollout else "100%"}},
-        "template": {"metadata": {"labels": labels}, "spec": _pod_spec(plan, planned, config_map, sha256, group)},
+        "template": {"metadata": metadata, "spec": _pod_spec(plan, planned, config_map, sha256, group)},
     }
 
 

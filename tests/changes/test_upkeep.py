@@ -124,7 +124,22 @@ def test_a_pinned_driver_is_replaced_with_the_operator() -> None:
     assert "get a resource of their own" in operator.happens
     assert (driver.before, driver.after, driver.effect) == ("", "", "upgraded")
     assert driver.happens.startswith("Its version stays, but another operator makes other pods of it.")
-    assert "up waits" not in driver.happens, "the verifiers are told nothing new, so nothing is proven anew"
+    assert "up waits for it before it proves the nodes" in driver.happens
+    assert "up waits for them, and has every node proven anew." in operator.happens
+
+
+def test_of_another_operator_whose_pods_do_not_tell_their_chart_up_waits_for_nothing() -> None:
+    values = {"driver": {"version": "580.126.20"}, "daemonsets": {"labels": {"helm.sh/chart": "ours"}}}
+    before, after = (stack(values, operator={"version": version, "values": values}) for version in ("v26.3.3", "v26.7.0"))
+    assert not [one.what for one in upkeep(before, after) if "up waits" in one.happens]
+
+
+def test_another_variable_of_the_same_driver_is_not_proven_anew() -> None:
+    pinned = {"driver": {"version": "580.126.20"}}
+    more = {"driver": {**pinned["driver"], "env": [{"name": "A", "value": "b"}]}}
+    found = only(stack(pinned), stack(more))
+    assert found.effect == "upgraded"
+    assert "up waits" not in found.happens
 
 
 @pytest.mark.parametrize(("version", "effect"), [("v26.7.0", "cordoned"), ("v26.3.3", "upgraded"), ("v25.10.1", "upgraded")])

@@ -111,7 +111,7 @@ def test_without_a_rollout_there_is_nothing_of_it(run: Run, api: ApiServer) -> N
     assert annotations(recorded) == {}
     hooks = recorded.options(PROOF).hooks
     assert list(hooks.before_create) == []
-    assert list(hooks.before_update) == ["gpu-a-verification-drivers"]
+    assert list(hooks.before_update) == ["gpu-a-verification-operands"]
     assert nodes_asked(api) == []
 
 

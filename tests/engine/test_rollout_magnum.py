@@ -45,7 +45,7 @@ config:
     cut: {mig: {layout: {1g.10gb: 7}}}
   gpu-pools:verification: {deadlineSeconds: 60, intervalSeconds: 10}
   gpu-pools:pools:
-    - {name: cut, flavor: g2.5xlarge, count: 3, sharing: cut, rollout: {drainTimeoutSeconds: 120}}
+    - {name: cut, flavor: g2.5xlarge, nodes: {min: 3, max: 4}, sharing: cut, rollout: {drainTimeoutSeconds: 120}}
 """
 
 
@@ -75,6 +75,26 @@ def test_a_layout_changes_node_after_node_as_it_was_told(trial: Trial, layout: d
     assert watch.fewest >= BUDGET
     assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {slices}
     trial.wait_until(lambda: running(trial) == REPLICAS, "all replicas run again")
+    _nothing_left(trial)
+
+
+@at_night("it is on an existing cluster's stack, too")
+def test_a_node_that_the_autoscaler_brings_meanwhile_is_born_in_the_new_state(trial: Trial) -> None:
+    """While two of the others still have the old layout; and it takes no turn, since nobody uses it."""
+    before = {_allocatable(node, SLICE) for node in trial.nodes("cut")}
+    layout = SEVEN if before == {4} else MIXED
+    _told(trial, lambda config: config["gpu-pools:sharing"].update(cut={"mig": {"layout": layout}}))
+    with Watch(trial) as watch:
+        command = trial.start("up", trial.stack)
+        trial.wait_until(lambda: watch.cordoned, "the first node is cordoned", 180)
+        trial.scale("cut", 4).ok()
+        out, err = command.communicate(timeout=400)
+    assert command.returncode == 0, f"{out}\n{err}"
+    assert watch.cordoned == {1}
+    assert watch.fewest >= BUDGET
+    slices = layout["1g.10gb"]
+    trial.wait_until(lambda: [_allocatable(node, SLICE) for node in trial.nodes("cut")] == [slices] * 4, "all four have it", 120)
+    trial.wait_until(trial.holds, "the node that joined is proven")
     _nothing_left(trial)
 
 

@@ -74,6 +74,7 @@ def test_one_release_after_the_other_with_its_definitions_and_as_it_was_told(tri
         trial.up().ok()
     # Each verifier has seen it: the chart's own driver is demanded as one that is written.
     assert _drivers(trial) == {driver}
+    _has_the_operands_of(trial, version)
     # Helm alone leaves the definitions as they were.
     _has_the_definitions_of(trial, version)
     # What was told, and what happened.
@@ -136,8 +137,11 @@ def test_a_step_back_is_taken_once_it_is_acknowledged(trial: Trial, version: str
     entry = {"resource": "cluster", "change": cluster_use(trial.plan()), "reason": "the newer one broke our jobs"}
     assert entry["change"] in refused.text
     trial.edit(lambda config: config.update({"gpu-pools:acknowledged": [entry]}))
-    trial.up().ok()
+    done = trial.up().ok()
+    # The first step keeps the driver that the nodes have, so only the pods tell that another operator has renewed it.
+    assert "of its nodes get other pods of the operator first" in done.text
     assert _drivers(trial) == {driver}
+    _has_the_operands_of(trial, version)
     _has_the_definitions_of(trial, version)
     assert trial.get(POLICY)["spec"]["daemonsets"]["labels"]["helm.sh/chart"] == f"gpu-operator-{version}"
     _nothing_left(trial)
@@ -202,6 +206,18 @@ def _has_the_definitions_of(trial: Trial, version: str) -> None:
     assert ("secretEnv" in spec["driver"]["properties"]) is (version != "v25.3.4")
     assert ("nriPluginEnabled" in spec["cdi"]["properties"]) is version.startswith("v26.")
     assert ("kubeletRootDir" in spec["hostPaths"]["properties"]) is (version == "v26.7.0")
+
+
+def _has_the_operands_of(trial: Trial, version: str) -> None:
+    """Once `up` is over no pod of another operator is there."""
+    pods = trial.api().list("/api/v1/namespaces/gpu-operator/pods")["items"]
+    operands = [
+        pod["metadata"]["labels"]
+        for pod in pods
+        if pod["metadata"]["labels"].get("app.kubernetes.io/managed-by") == "gpu-operator"
+    ]
+    assert DRIVER in {labels["app"] for labels in operands}
+    assert {labels["helm.sh/chart"] for labels in operands} == {f"gpu-operator-{version}"}
 
 
 def _schema(trial: Trial) -> dict[str, Any]:

@@ -53,6 +53,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_rollout_work.py": "tests/sandbox/test_changer_rights.py",
     "tests/engine/test_rotation_aks.py": "tests/unit/test_emptying.py",
     "tests/engine/test_rotation_magnum.py": "tests/unit/test_emptying.py",
+    "tests/engine/test_rotation_magnum_existing.py": "tests/unit/test_emptying.py",
     "tests/engine/test_startup_taint.py": "tests/components/test_startup_taint.py",
     "tests/engine/test_environment.py": "tests/engine/test_interruption.py",
     "tests/engine/test_upgrades.py": "tests/unit/test_version_steps.py",

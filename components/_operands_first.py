@@ -1,12 +1,13 @@
-"""Waits for the drivers of a pool's living nodes before its verifiers are told of another expectation.
+"""Waits for the operator's pods on a pool's living nodes before its verifiers are told of another expectation.
 
-After an update of its release the operator replaces drivers node by node, minutes apart, and an update of the verifiers has one
-time limit for all nodes. A limit for the whole fleet would let each failed proof take as long as a fleet's drivers, so it is
-waited here: as long as nodes get done. How long that may take follows from the plan (gpu_pools/plan/driver_upgrades.py).
+After an update of its release the operator replaces its programs node by node, and drivers minutes apart, while an update of the
+verifiers has one time limit for all nodes. A limit for the whole fleet would let each failed proof take as long as a fleet's
+drivers, so it is waited here: as long as nodes get done. How long that may take follows from the plan
+(gpu_pools/plan/driver_upgrades.py), and what is left is in gpu_pools/plan/operands_due.py.
 
 Nothing is refused here. Where a node has failed, nothing moves, or the cluster does not answer, the verifiers begin, and say on
-which node what is wrong. An update that changes no driver costs one look. Not here: pools that are made, whose nodes get the new
-driver at once, and a stack whose verifiers demand none.
+which node what is wrong. An update that replaces nothing costs one look. Not here: pools that are made, whose nodes get the new
+pods at once, and an operator of another owner, which replaces nothing because of a deploy.
 """
 
 import asyncio
@@ -18,13 +19,13 @@ from typing import Final
 import pulumi
 
 from gpu_pools.plan.before_upgrade import named
-from gpu_pools.plan.driver_pods import demanded
 from gpu_pools.plan.driver_upgrades import turn_seconds, turns
-from gpu_pools.plan.drivers_due import Due, drivers_due
+from gpu_pools.plan.operands_due import Due, Wanted, operands_due, wanted
 from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from . import _log
-from ._ask_first import client_of, nodes_of, once_known
+from ._ask_first import client_of, nodes_of, once_known, pods_of
 
 _LOOK_EVERY: Final = 5.0
 _TOLD_EVERY: Final = 60.0
@@ -40,10 +41,10 @@ class Clock:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-def driver_hooks(
+def operand_hooks(
     name: str, plan: Plan, planned: PoolPlan, kubeconfig: pulumi.Input[str] | None, clock: Clock | None = None
 ) -> list[pulumi.ResourceHook | pulumi.ResourceHookFunction]:
-    """For before an update of the pool's verifiers; none where no driver is demanded, or nobody said how to reach the cluster.
+    """For before an update of the pool's verifiers; none where nothing can be told, or nobody said how to reach the cluster.
 
     Args:
         name: unique among the hooks of the program.
@@ -52,23 +53,27 @@ def driver_hooks(
         kubeconfig: of the cluster.
         clock: what the wait goes by.
     """
-    version = demanded(plan) if planned.driver == "operator" else None
-    if version is None or kubeconfig is None:
+    shall = wanted(plan, planned)
+    if kubeconfig is None or (shall.driver is None and shall.chart is None):
         return []
     known, context = once_known(kubeconfig), getattr(plan.settings.cluster, "context", None)
 
     async def wait(_change: pulumi.ResourceHookArgs) -> None:
         if content := known():
-            await _wait(
-                lambda: drivers_due(nodes_of(client_of(content, context)), planned.name, version), plan, planned, clock or Clock()
-            )
+            await _wait(lambda: _look(content, context, planned.name, shall), plan, planned, clock or Clock())
 
-    return [pulumi.ResourceHook(f"{name}-drivers", wait)]
+    return [pulumi.ResourceHook(f"{name}-operands", wait)]
+
+
+def _look(kubeconfig: str, context: str | None, pool: str, shall: Wanted) -> Due:
+    client = client_of(kubeconfig, context)
+    return operands_due(nodes_of(client), pods_of(client, OPERATOR_NAMESPACE), pool, shall)
 
 
 async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: Clock) -> None:
-    """Until the pool has its drivers, or nothing is to be hoped for."""
+    """Until the pool has its pods, or nothing is to be hoped for."""
     course, unanswered, said_at = _Course(plan, clock.now()), 0, -_TOLD_EVERY
+    what = f"it is not waited for the operator's pods of pool {planned.name}"
     while unanswered < _PATIENCE:
         try:
             due = await asyncio.to_thread(look)
@@ -79,13 +84,15 @@ async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: C
             if not due.pool:
                 return
             if over := course.over(due, now):
-                _log.warn(f"it is not waited for the drivers of pool {planned.name} ({named(due.pool)}): {over}")
+                _log.warn(f"{what} ({named(due.pool)}): {over}")
                 return
             if now - said_at >= _TOLD_EVERY:
                 said_at = now
-                _log.info(f"pool {planned.name}: {len(due.pool)} of its nodes get another driver first: {named(due.pool)}")
+                _log.info(
+                    f"pool {planned.name}: {len(due.pool)} of its nodes get other pods of the operator first: {named(due.pool)}"
+                )
         await clock.sleep(_LOOK_EVERY)
-    _log.warn(f"it is not waited for the drivers of pool {planned.name}: the cluster does not say which nodes have them")
+    _log.warn(f"{what}: the cluster does not say which nodes have them")
 
 
 class _Course:
@@ -104,7 +111,7 @@ class _Course:
         if not self._fewest or due.cluster < self._fewest:
             self._fewest, self._moved = due.cluster, now
         if now - self._moved > self._turn:
-            return f"no node got another one in {self._turn} s"
+            return f"no node got done in {self._turn} s"
         if now - self._begun > (longest := self._turn * turns(self._plan, self._first)):
             return f"it took longer than {longest} s"
         return ""

@@ -1,4 +1,4 @@
-"""Before a pool's verifiers are told of another expectation its nodes get their drivers: how long, and when no longer."""
+"""Before a pool's verifiers are told of another expectation its nodes get the operator's pods: how long, and when no longer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _drivers_first
-from components._drivers_first import Clock, driver_hooks
+from components import _operands_first
+from components._operands_first import Clock, operand_hooks
 from components.platform import GpuPlatform
 from gpu_pools.plan.before_upgrade import HAS, STATE
 from gpu_pools.plan.driver_upgrades import turn_seconds
@@ -30,8 +30,8 @@ NEW, OLD = "595.91.07", "580.126.20"
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(_drivers_first._log, "warn", lambda text: heard.append(f"warning: {text}"))
-    monkeypatch.setattr(_drivers_first._log, "info", heard.append)
+    monkeypatch.setattr(_operands_first._log, "warn", lambda text: heard.append(f"warning: {text}"))
+    monkeypatch.setattr(_operands_first._log, "info", heard.append)
     return heard
 
 
@@ -71,8 +71,9 @@ def waited(run: Run, api: ApiServer, passes: Callable[[float], None], given: str
     """Run the hook as the engine does; how long it took."""
     made: list[Any] = []
     planned = plan(**operator)
+    api.items.setdefault("pods", [])
     time = Time(passes)
-    run(lambda: made.extend(driver_hooks("n", planned, planned.pools[0], given or api.kubeconfig, time.clock())))
+    run(lambda: made.extend(operand_hooks("n", planned, planned.pools[0], given or api.kubeconfig, time.clock())))
     (hook,) = made
     assert not (hook.opts and hook.opts.on_dry_run)
     called: Any = hook.callback(pulumi.ResourceHookArgs("urn", "", "n", "DaemonSet"))
@@ -96,8 +97,8 @@ def test_it_is_waited_as_long_as_nodes_get_done_and_said_each_minute(run: Run, a
         api.items["nodes"] = nodes(**{f"n{index}": NEW if index < done else OLD for index in range(10)})
 
     assert 10 * turn <= waited(run, api, passes) < 10 * turn + 10
-    assert said[0] == "pool a: 10 of its nodes get another driver first: n0, n1, n2, n3, n4 and 5 more"
-    assert said[-1] == "pool a: 1 of its nodes get another driver first: n9"
+    assert said[0] == "pool a: 10 of its nodes get other pods of the operator first: n0, n1, n2, n3, n4 and 5 more"
+    assert said[-1] == "pool a: 1 of its nodes get other pods of the operator first: n9"
     assert len(said) == pytest.approx(10 * turn / 60, abs=1)
 
 
@@ -105,7 +106,7 @@ def test_it_ends_where_nothing_moves(run: Run, api: ApiServer, said: list[str]) 
     turn = turn_seconds(plan())
     api.items["nodes"] = nodes(n1=OLD, n2=OLD, n3=OLD)
     assert turn < waited(run, api, lambda _now: None) <= turn + 5
-    assert said[-1] == f"warning: it is not waited for the drivers of pool a (n1, n2, n3): no node got another one in {turn} s"
+    assert said[-1] == f"warning: it is not waited for the operator's pods of pool a (n1, n2, n3): no node got done in {turn} s"
 
 
 def test_it_ends_when_all_turns_are_over_although_a_node_got_done(run: Run, api: ApiServer, said: list[str]) -> None:
@@ -118,7 +119,7 @@ def test_it_ends_when_all_turns_are_over_although_a_node_got_done(run: Run, api:
         api.items["nodes"] = nodes(n1=OLD if now < turn - 20 else NEW, n2=OLD)
 
     assert turn < waited(run, api, passes, **operator) <= turn + 5
-    assert said[-1] == f"warning: it is not waited for the drivers of pool a (n2): it took longer than {turn} s"
+    assert said[-1] == f"warning: it is not waited for the operator's pods of pool a (n2): it took longer than {turn} s"
 
 
 def test_a_failed_node_ends_it_at_once(run: Run, api: ApiServer, said: list[str]) -> None:
@@ -127,7 +128,7 @@ def test_a_failed_node_ends_it_at_once(run: Run, api: ApiServer, said: list[str]
     failed["metadata"]["labels"] |= {STATE: "upgrade-failed", "gpu-pools/pool": "b"}
     api.items["nodes"] = [*nodes(n1=OLD), failed]
     assert waited(run, api, lambda _now: None) == 0
-    assert said == ["warning: it is not waited for the drivers of pool a (n1): the driver upgrade of n9 has failed"]
+    assert said == ["warning: it is not waited for the operator's pods of pool a (n1): the driver upgrade of n9 has failed"]
 
 
 def test_a_cluster_that_is_away_for_a_moment_is_asked_again(run: Run, api: ApiServer, said: list[str]) -> None:
@@ -142,17 +143,39 @@ def test_a_cluster_that_is_away_for_a_moment_is_asked_again(run: Run, api: ApiSe
 
 def test_one_that_stays_away_stops_nothing(run: Run, api: ApiServer, said: list[str]) -> None:
     assert waited(run, api, lambda _now: None, kubeconfig(1)) == 25
-    assert said == ["warning: it is not waited for the drivers of pool a: the cluster does not say which nodes have them"]
+    assert said == ["warning: it is not waited for the operator's pods of pool a: the cluster does not say which nodes have them"]
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [{"driver": "preinstalled"}, {"install": False}, {"values": {"driver": {"version": "sha256:" + "0" * 64}}}],
-    ids=str,
-)
-def test_where_no_driver_is_demanded_there_is_no_hook(operator: dict[str, Any]) -> None:
-    planned = plan(**operator)
-    assert driver_hooks("n", planned, planned.pools[0], "kubeconfig") == []
+def operand(node: str, version: str, app: str = "nvidia-driver-daemonset") -> dict[str, Any]:
+    labels = {"helm.sh/chart": f"gpu-operator-{version}", "app.kubernetes.io/managed-by": "gpu-operator", "app": app}
+    return {"metadata": {"name": f"{app}-{node}", "labels": labels}, "spec": {"nodeName": node}}
+
+
+def test_another_operator_with_the_same_driver_is_waited_for(run: Run, api: ApiServer, said: list[str]) -> None:
+    """Nodes tell the same version before and after; their pods tell the chart."""
+    api.items["nodes"] = nodes(n1=OLD, n2=OLD)
+
+    def passes(now: float) -> None:
+        versions = {"n1": "v26.7.0" if now >= 30 else "v26.3.3", "n2": "v26.7.0" if now >= 90 else "v26.3.3"}
+        api.items["pods"] = [operand(name, version) for name, version in versions.items()]
+
+    passes(0)
+    assert waited(run, api, passes, values={"driver": {"version": OLD}}) == 90
+    assert said == [
+        "pool a: 2 of its nodes get other pods of the operator first: n1, n2",
+        "pool a: 1 of its nodes get other pods of the operator first: n2",
+    ]
+    assert any("/namespaces/gpu-operator/pods" in path for path in api.asked)
+
+
+def test_where_nothing_can_be_told_there_is_no_hook() -> None:
+    planned = plan(install=False)
+    assert operand_hooks("n", planned, planned.pools[0], "kubeconfig") == []
+
+
+def test_nor_where_nobody_said_how_to_reach_the_cluster() -> None:
+    planned = plan()
+    assert operand_hooks("n", planned, planned.pools[0], None) == []
 
 
 def test_the_platform_has_it_at_the_verifiers_of_each_pool(run: Run) -> None:
@@ -160,5 +183,5 @@ def test_the_platform_has_it_at_the_verifiers_of_each_pool(run: Run) -> None:
     given["cluster"] = {"platform": "existing", "kubeconfigContent": kubeconfig(1)}
     recorded = run(lambda: GpuPlatform("gpu", given))
     hooks = recorded.options("gpu-a-verification-verifier").hooks
-    assert list(hooks.before_update) == ["gpu-a-verification-drivers"]
+    assert list(hooks.before_update) == ["gpu-a-verification-operands"]
     assert not hooks.before_create

@@ -1,0 +1,117 @@
+"""Which nodes of a pool still get other pods of the operator. Pure: nodes and pods come in.
+
+The operator replaces its programs node by node, and drivers minutes apart, long after its release is ready, while a proof has one
+deadline for all nodes. So a proof begins when nothing of this is left (components/_operands_first.py).
+
+Two things tell it. A driver of another version is in the node's labels. Another operator with the same driver is not; but each
+chart writes its own name on the pods of all its operands (NVIDIA/gpu-operator v25.3.4 to v26.7.0: ``operand-labels`` in
+deployments/gpu-operator/templates/_helpers.tpl, applyCommonDaemonsetMetadata in controllers/object_controls.go). Not looked at:
+nodes that tell no driver yet, which get the new one at once; nodes whose driver is their image's own; pods that are replaced by
+hand; and why something does not come, which the proof says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.hardware.releases import number
+from gpu_pools.plan.before_upgrade import FAILED, HAS, OVER, STATE
+from gpu_pools.plan.driver_pods import demanded, replaced_by_itself
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
+from gpu_pools.text.nested import at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpu_pools.plan.planned import Plan, PoolPlan
+
+#: What the driver's pod writes on a node with a driver of its own (k8s-driver-manager 0c04c810, cmd/driver-manager/main.go).
+_DEPLOY: Final = ("nvidia.com/gpu.deploy.driver", "pre-installed")
+_CHART: Final = "helm.sh/chart"
+_DRIVER: Final = "nvidia-driver-daemonset"
+#: The longest value that a label may have.
+_LONGEST: Final = 63
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a pool's nodes shall have.
+
+    Attributes:
+        driver: the version, or the beginning of one; None: any.
+        chart: what the operands' pods say of their chart; None where nothing can be told by it.
+        by_hand: values of ``app`` of pods that somebody has to delete.
+    """
+
+    driver: str | None = None
+    chart: str | None = None
+    by_hand: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Due:
+    """What is left.
+
+    Attributes:
+        pool: names of the pool's nodes that wait for a pod, or get it now.
+        cluster: how many nodes of the cluster do: one policy holds for all of them.
+        failed: names of nodes of the cluster whose driver upgrade has failed: others may wait for them without an end.
+    """
+
+    pool: tuple[str, ...]
+    cluster: int
+    failed: tuple[str, ...]
+
+
+def operand_chart(plan: Plan) -> str | None:
+    """What the chart writes on its operands' pods; None for an operator of another owner, and where the pods do not tell."""
+    operator = plan.settings.operator
+    own = at(plan.operator_values, "daemonsets", "labels", _CHART)
+    if operator.adopted or own is not None or at(plan.operator_values, "daemonsets", "updateStrategy") == "OnDelete":
+        return None
+    return f"gpu-operator-{operator.chart.version}".replace("+", "_")[:_LONGEST].rstrip("-")
+
+
+def wanted(plan: Plan, planned: PoolPlan) -> Wanted:
+    """What the nodes of a pool of the plan shall have."""
+    by_hand = frozenset() if replaced_by_itself(plan) else frozenset({_DRIVER})
+    return Wanted(demanded(plan) if planned.driver == "operator" else None, operand_chart(plan), by_hand)
+
+
+def operands_due(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], pool: str, shall: Wanted) -> Due:
+    """Those of a pool.
+
+    Args:
+        nodes: all of the cluster.
+        pods: all of the operator's namespace.
+        pool: its name.
+        shall: what its nodes shall have.
+    """
+    labels = {str(node["metadata"]["name"]): node["metadata"].get("labels") or {} for node in nodes}
+    behind = {str(at(pod, "spec", "nodeName")) for pod in pods if _is_of_another(pod, shall)}
+    due = {name for name, own in labels.items() if name in behind or _waits(own, shall.driver)}
+    failed = {name for name, own in labels.items() if own.get(STATE) == FAILED} - due
+    of_pool = sorted(name for name in due if labels[name].get(POOL_LABEL) == pool)
+    return Due(tuple(of_pool), len(due), tuple(sorted(failed)))
+
+
+def _is_of_another(pod: Mapping[str, Any], shall: Wanted) -> bool:
+    own = pod["metadata"].get("labels") or {}
+    chart = own.get(_CHART)
+    return (
+        own.get("app.kubernetes.io/managed-by") == "gpu-operator"
+        and shall.chart is not None
+        and chart is not None
+        and chart != shall.chart
+        and own.get("app") not in shall.by_hand
+    )
+
+
+def _waits(labels: Mapping[str, str], version: str | None) -> bool:
+    if version is None or labels.get(_DEPLOY[0]) == _DEPLOY[1]:
+        return False
+    state, has, declared = labels.get(STATE, ""), labels.get(HAS), number(version)
+    other = has is not None and number(has)[: len(declared)] != declared
+    # A failed one that has what is declared gets out by itself: that is the way back.
+    return not other if state == FAILED else other or state not in OVER

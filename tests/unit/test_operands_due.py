@@ -1,0 +1,123 @@
+"""Which nodes still get another driver, as their labels say, or other pods of the operator, as these say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpu_pools.plan.before_upgrade import HAS, STATE
+from gpu_pools.plan.operands_due import Due, Wanted, operand_chart, operands_due, wanted
+from gpu_pools.plan.planning import plan_config
+
+WANTED = "595.91.07"
+CHART = Wanted(chart="gpu-operator-v26.7.0")
+
+
+def node(name: str, has: str | None = WANTED, state: str = "", pool: str = "a", **labels: str) -> dict[str, Any]:
+    own = {"gpu-pools/pool": pool, HAS: has, STATE: state, **{f"nvidia.com/{key}": value for key, value in labels.items()}}
+    return {"metadata": {"name": name, "labels": {key: value for key, value in own.items() if value}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "due"),
+    [
+        (node("n"), False),
+        (node("n", state="upgrade-done"), False),
+        (node("n", "580.105.08"), True),
+        (node("n", "580.105.08", "upgrade-done"), True),
+        (node("n", state="uncordon-required"), True),
+        (node("n", None, "pod-restart-required"), True),
+        (node("n", None), False),
+        (node("n", "595.91"), True),
+        (node("n", "580.105.08", **{"gpu.deploy.driver": "pre-installed"}), False),
+        (node("n", state="upgrade-required", **{"gpu.deploy.driver": "true"}), True),
+        ({"metadata": {"name": "n"}}, False),
+    ],
+    ids=str,
+)
+def test_a_node_waits_until_it_has_the_driver_and_its_upgrade_is_over(one: dict[str, Any], due: bool) -> None:  # noqa: FBT001
+    assert operands_due([one], (), "a", Wanted(WANTED)) == Due(("n",) if due else (), int(due), ())
+
+
+def test_a_branch_is_any_version_of_it() -> None:
+    assert operands_due([node("n", "595.12")], (), "a", Wanted("595")).pool == ()
+    assert operands_due([node("n", "580.12")], (), "a", Wanted("595")).pool == ("n",)
+
+
+def test_nodes_of_other_pools_count_for_the_cluster_alone() -> None:
+    found = operands_due(
+        [node("b1", "580.1", pool="b"), node("a2", "580.1"), node("a1", "580.1"), node("a3")], (), "a", Wanted(WANTED)
+    )
+    assert found == Due(("a1", "a2"), 3, ())
+
+
+def test_a_failed_node_is_waited_for_on_its_way_back_alone() -> None:
+    assert operands_due([node("n", "580.1", "upgrade-failed")], (), "a", Wanted(WANTED)) == Due((), 0, ("n",))
+    assert operands_due([node("n", WANTED, "upgrade-failed")], (), "a", Wanted(WANTED)) == Due(("n",), 1, ())
+
+
+def pod(
+    on: str, chart: str | None = "gpu-operator-v26.3.3", app: str = "gpu-feature-discovery", by: str = "gpu-operator"
+) -> dict[str, Any]:
+    labels = {"app": app, "app.kubernetes.io/managed-by": by, "helm.sh/chart": chart}
+    return {"metadata": {"labels": {key: value for key, value in labels.items() if value}}, "spec": {"nodeName": on}}
+
+
+@pytest.mark.parametrize(
+    ("one", "due"),
+    [
+        (pod("n"), True),
+        (pod("n", app="nvidia-driver-daemonset"), True),
+        (pod("n", "gpu-operator-v26.7.0"), False),
+        (pod("n", None), False),
+        (pod("n", by="Helm"), False),
+        (pod("another"), False),
+        ({"metadata": {}, "spec": {}}, False),
+    ],
+    ids=str,
+)
+def test_a_node_waits_until_no_pod_on_it_is_of_another_chart(one: dict[str, Any], due: bool) -> None:  # noqa: FBT001
+    assert operands_due([node("n")], [one], "a", CHART).pool == (("n",) if due else ())
+
+
+def test_pods_that_somebody_has_to_delete_are_not_waited_for() -> None:
+    by_hand = Wanted(chart=CHART.chart, by_hand=frozenset({"nvidia-driver-daemonset"}))
+    assert operands_due([node("n")], [pod("n", app="nvidia-driver-daemonset")], "a", by_hand).pool == ()
+    assert operands_due([node("n")], [pod("n")], "a", by_hand).pool == ("n",)
+
+
+def test_without_a_chart_or_a_driver_nothing_is_told() -> None:
+    assert operands_due([node("n", "580.1", "cordon-required")], [pod("n")], "a", Wanted()) == Due((), 0, ())
+
+
+def of(**operator: Any) -> Wanted:
+    config: dict[str, Any] = {
+        "cluster": {"platform": "existing"},
+        "operator": operator,
+        "sharing": {"whole": {"exclusive": {}}},
+        "pools": [{"name": "a", "gpuModel": "a100-80gb", "gpusPerNode": 1, "sharing": "whole", "nodeSelector": {"pool": "a"}}],
+    }
+    planned = plan_config({f"gpu-pools:{key}": value for key, value in config.items()})
+    assert wanted(planned, planned.pools[0]).chart == operand_chart(planned)
+    return wanted(planned, planned.pools[0])
+
+
+@pytest.mark.parametrize(
+    ("operator", "shall"),
+    [
+        ({}, Wanted(WANTED, "gpu-operator-v26.7.0")),
+        ({"version": "v26.3.3", "values": {"driver": {"version": "580.1"}}}, Wanted("580.1", "gpu-operator-v26.3.3")),
+        ({"driver": "preinstalled"}, Wanted(None, "gpu-operator-v26.7.0")),
+        (
+            {"values": {"driver": {"upgradePolicy": {"autoUpgrade": False}}}},
+            Wanted(None, "gpu-operator-v26.7.0", frozenset({"nvidia-driver-daemonset"})),
+        ),
+        ({"values": {"daemonsets": {"updateStrategy": "OnDelete"}}}, Wanted(WANTED, None)),
+        ({"values": {"daemonsets": {"labels": {"helm.sh/chart": "ours"}}}}, Wanted(WANTED, None)),
+        ({"install": False}, Wanted()),
+    ],
+    ids=str,
+)
+def test_what_is_wanted_follows_from_the_plan(operator: dict[str, Any], shall: Wanted) -> None:
+    assert of(**operator) == shall
