@@ -11,6 +11,9 @@ VENV   := venv
 PYTEST ?= $(VENV)/bin/pytest
 # In the order of pyproject.toml, not by the number of tests in a file.
 SPREAD := --dist loadfile --no-loadscope-reorder
+# Ten nodes beside other tests are late with everything, so they are alone.
+ALONE  := tests/engine/test_rollout_work.py
+PART   ?= rollout others repeats
 # Images set it to stay small. Here hundreds of Pythons are started, and each would compile the same modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Python would answer a Ctrl-C in its own first 40 ms with a traceback: it is held back until the program answers it.
@@ -20,7 +23,7 @@ RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv first tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-all unit lint bench
+.PHONY: help venv first tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-night test-all unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -114,6 +117,16 @@ test: lint tools ## style, types, borders, and each kind of test once: some ten 
 
 test-rest: venv tools ## the tests that `make test` leaves out: more of the same, half an hour
 	@$(PYTEST) -n $(REST) $(SPREAD) -m sweep
+
+test-night: venv tools ## what no pipeline waits for: hours, or a PART of it (rollout, others, repeats)
+	@for part in $(PART); do \
+		case $$part in \
+		rollout) GPU_POOLS_TEST_ALL=1 $(PYTEST) -m night $(ALONE);; \
+		others) GPU_POOLS_TEST_ALL=1 $(PYTEST) -n $(REST) $(SPREAD) -m night --ignore $(ALONE);; \
+		repeats) GPU_POOLS_TEST_ALL=1 $(PYTEST) -n $(REST) $(SPREAD) -m sweep tests/engine/test_interruption.py tests/engine/test_reverts.py;; \
+		*) echo "no such PART: $$part" >&2; exit 2;; \
+		esac || exit; \
+	done
 
 test-all: test test-rest ## everything: style, types, borders, and all tests
 

@@ -5,10 +5,12 @@ has them ignored in all that these start, and who waits for a program to end by 
 
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.conformance.reals import keep_aside
 from tests.examples import TIMES, examples
+from tests.tiers import ALL
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -28,3 +30,11 @@ if TIMES > 1:
     settings.load_profile("night")
 
 keep_aside()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is for the nights is left out by day, and says why."""
+    for item in items:
+        night = item.get_closest_marker("night")
+        if night and not ALL:
+            item.add_marker(pytest.mark.skip(reason=f"at night: {night.args[0]}"))

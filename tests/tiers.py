@@ -3,7 +3,8 @@
 A sweep repeats with more cases what one case of each kind shows already. The choice is the same in each run: by seed, or by name;
 what a run tried must not depend on chance. Nothing is left out here: `make test-all` tries every case.
 
-What would take a pipeline too long is for the nights, which set GPU_POOLS_TEST_ALL=1.
+What would take a pipeline too long is for the nights (`make test-night`), which set GPU_POOLS_TEST_ALL=1: the same on another
+platform, more cases of the same, and what first has to build programs that nothing else needs.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def at_night(why: str) -> pytest.MarkDecorator:
-    """Of a test that no pipeline waits for; why."""
-    return pytest.mark.skipif(not ALL, reason=f"{why}: with GPU_POOLS_TEST_ALL=1")
+    """Of a test that no pipeline waits for; why. tests/conftest.py leaves it out."""
+    return pytest.mark.night(why)
 
 
 def one_of_each(cases: Iterable[Any], kind: Callable[[Any], Hashable], seed: int = 0) -> list[ParameterSet]:
@@ -38,8 +39,13 @@ def one_of_each(cases: Iterable[Any], kind: Callable[[Any], Hashable], seed: int
     return [_parameter(case, fast=number in chosen) for number, case in enumerate(known)]
 
 
-def these(cases: Iterable[Any], fast: Collection[Any]) -> list[ParameterSet]:
+def these(cases: Iterable[Any], fast: Collection[Any], by_day: int | None = None) -> list[ParameterSet]:
     """All cases as parameters; those that are named are in `make test`.
+
+    Args:
+        cases: all of them.
+        fast: those that are in `make test`.
+        by_day: how many there are at most, of the first; the others are for the nights.
 
     Raises:
         ValueError: one that is named is no case, so that nothing leaves `make test` by a renaming.
@@ -48,9 +54,11 @@ def these(cases: Iterable[Any], fast: Collection[Any]) -> list[ParameterSet]:
     missing = [one for one in fast if one not in known]
     if missing:
         raise ValueError(f"no such case: {missing}; there are: {known}")
-    return [_parameter(case, fast=case in fast) for case in known]
+    by_day = len(known) if by_day is None else by_day
+    return [_parameter(case, fast=case in fast, night=number >= by_day) for number, case in enumerate(known)]
 
 
-def _parameter(case: Any, *, fast: bool) -> ParameterSet:
+def _parameter(case: Any, *, fast: bool, night: bool = False) -> ParameterSet:
     values = case if isinstance(case, tuple) else (case,)
-    return pytest.param(*values, marks=() if fast else pytest.mark.sweep)
+    marks = [*([] if fast else [pytest.mark.sweep]), *([at_night("more cases of the same")] if night else [])]
+    return pytest.param(*values, marks=marks)

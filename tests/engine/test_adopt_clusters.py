@@ -184,7 +184,7 @@ ASKED = {
 class TestMagnum:
     """Node groups of a real Magnum."""
 
-    @pytest.mark.parametrize("name", these(of("magnum"), ()))
+    @pytest.mark.parametrize("name", these(of("magnum"), (), by_day=1))
     def test_nothing_is_changed_by_the_import_and_no_group_when_it_is_managed(
         self, sandbox: Callable[..., Trial], name: str, tmp_path: Path
     ) -> None:
@@ -250,7 +250,7 @@ class TestMagnum:
 class TestExisting:
     """Clusters of any make: nothing of them is a cloud's, so nothing is imported."""
 
-    @pytest.mark.parametrize("name", these(of("existing"), ()))
+    @pytest.mark.parametrize("name", these(of("existing"), (), by_day=2))
     def test_the_first_preview_makes_objects_and_changes_and_replaces_none(
         self, sandbox: Callable[..., Trial], name: str, tmp_path: Path
     ) -> None:

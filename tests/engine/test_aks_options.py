@@ -16,6 +16,7 @@ import yaml
 
 from gpu_pools.clouds.aks_properties import known_of, properties
 from sandbox.clouds.azure import AzureCloud
+from tests.tiers import at_night
 from tests.unit.bad_aks_options import id_of
 
 if TYPE_CHECKING:
@@ -300,6 +301,7 @@ class TestCluster:
         assert preview.code != 0
         assert told in preview.text
 
+    @at_night("ten previews of the same")
     @pytest.mark.parametrize("change", REPLACED)
     def test_what_it_keeps_for_good_the_preview_replaces(self, trial: Trial, change: str) -> None:
         network = {"nodeSubnet": NODES, "pluginMode": "none"}

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from sandbox.clouds.azure import AzureCloud
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.programs,
+    pytest.mark.sweep,
+    at_night("most of it is in tests/sandbox/test_system_pool.py"),
+]
 
 STACK = """
 config:

@@ -11,13 +11,19 @@ import pytest
 
 from gpu_pools.observing.objects import pod_monitor_spec, service_monitor_spec
 from sandbox.system.files import read_json
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.programs,
+    pytest.mark.sweep,
+    at_night("the component and its policies are judged in seconds elsewhere"),
+]
 
 STACK: Final = """
 config:

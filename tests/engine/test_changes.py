@@ -23,12 +23,14 @@ from sandbox.system.files import read_json
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.trial import Run, Trial
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+ON_MAGNUM = at_night("on Magnum a platform is changed in test_platforms.py by day")
 
 AKS = """
 config:
@@ -295,6 +297,7 @@ def test_down_of_a_changed_and_protected_stack_leaves_nothing(aks: Trial) -> Non
 # ---------------------------------------------------------------------- Magnum
 
 
+@ON_MAGNUM
 def test_all_node_groups_come_up_although_the_driver_does_one_thing_at_a_time(magnum: Trial) -> None:
     groups = _groups(magnum)
     assert {name for name in groups if not name.startswith("default-")} == {"shared", "sliced", "served", "grows"}
@@ -303,6 +306,7 @@ def test_all_node_groups_come_up_although_the_driver_does_one_thing_at_a_time(ma
     assert "gpu.shared 4" in seen.out
 
 
+@ON_MAGNUM
 def test_nodes_that_magnums_autoscaler_adds_are_shared_with_no_up(magnum: Trial) -> None:
     magnum.scale("grows", 3).ok()
     magnum.wait_until(lambda: len(magnum.nodes("grows")) == 3 and magnum.holds(), "3 nodes as declared")
@@ -311,6 +315,7 @@ def test_nodes_that_magnums_autoscaler_adds_are_shared_with_no_up(magnum: Trial)
     assert len(magnum.nodes("grows")) == 3
 
 
+@ON_MAGNUM
 def test_sharing_changes_leave_node_groups_alone(magnum: Trial) -> None:
     before = _uids(magnum)
     _share(magnum, "shared", {"timeSlicing": {"replicas": 4, "renameByDefault": False}})
@@ -330,6 +335,7 @@ def test_sharing_changes_leave_node_groups_alone(magnum: Trial) -> None:
     assert _uids(magnum) == before
 
 
+@ON_MAGNUM
 def test_node_groups_come_and_go_at_once(magnum: Trial) -> None:
     """Two go, two come, in the middle of the file: still one operation at a time."""
 
@@ -347,6 +353,7 @@ def test_node_groups_come_and_go_at_once(magnum: Trial) -> None:
     assert kept <= set(_uids(magnum).values())
 
 
+@ON_MAGNUM
 def test_node_groups_that_do_not_wait_for_each_other_fail(magnum: Trial, tmp_path: Path) -> None:
     """The control of the tests above: were this driver to take everything, the chain would prove nothing."""
     unchained = _two_groups(magnum, tmp_path / "unchained", chained=False)
@@ -357,6 +364,7 @@ def test_node_groups_that_do_not_wait_for_each_other_fail(magnum: Trial, tmp_pat
     assert set(_groups(magnum).values()) <= WHOLE
 
 
+@ON_MAGNUM
 def test_destroying_magnum_empties_the_cloud(magnum: Trial) -> None:
     assert all(magnum.magnum().values())
     magnum.engine("destroy", "--yes", "--skip-preview").ok()

@@ -21,6 +21,7 @@ from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.trial import PROJECT
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -321,6 +322,7 @@ def _helm(trial: Trial, *arguments: str) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
+@at_night("three drivers, a cluster of its own for each")
 def test_magnum(sandbox: Callable[..., Trial]) -> None:
     trial = sandbox(MAGNUM)
     trial.up().ok()
@@ -336,6 +338,7 @@ def test_magnum(sandbox: Callable[..., Trial]) -> None:
     is_drift(trial, ("gpu-grows-group", "maxNodeCount"), ("gpu-steady-group", None))
 
 
+@at_night("drift of AKS is for the day")
 def test_pools_in_an_aks_cluster_of_others(sandbox: Callable[..., Trial]) -> None:
     trial = sandbox(PLATFORM)
     trial.up().ok()

@@ -11,13 +11,19 @@ import pytest
 import yaml
 
 from sandbox.clouds.entra import Tenant
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Run, Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.programs,
+    pytest.mark.sweep,
+    at_night("a cluster of its own, and little that others do not show"),
+]
 
 GROUP = "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"
 STACK = """

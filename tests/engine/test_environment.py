@@ -10,6 +10,7 @@ import pytest
 
 from sandbox.system.files import read_json
 from sandbox.system.processes import port_is_free
+from tests.tiers import at_night
 from tests.unit.stacks import aks
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def test_one_command_at_a_time(sandbox: Callable[..., Trial]) -> None:
     assert first.returncode == 0, f"{out}\n{err}"
 
 
+@at_night("it waits for a minute and a half")
 def test_the_ports_are_taken_meanwhile(sandbox: Callable[..., Trial]) -> None:
     """After a restart of the machine somebody else may listen where the sandbox did: it moves, and keeps what it has."""
     trial = sandbox(STACK)

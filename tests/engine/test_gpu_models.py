@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from tests.tiers import at_night
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("seven models of one stack")]
 
 STACK: Final = """
 config:

@@ -28,7 +28,7 @@ from tests.tiers import at_night
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = ON_NODES
+pytestmark = [*ON_NODES, at_night("a quarter of an hour, and a real node of its own")]
 LONGEST_SECONDS = 1200
 WRITTEN = {"evidence.html", "evidence.json", "nvml.json", "result.json", "stacks", "terminal.cast"}
 
@@ -84,7 +84,6 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
     assert json.loads(read_text(tmp_path / "out" / "evidence.json"))["verdict"] == "proven"
 
 
-@at_night("it waits for eight minutes and more")
 def test_what_sharing_costs_is_measured_by_pods_and_by_processes(tmp_path: Path) -> None:
     result = run(tmp_path, 1, "--costs")
     steps = {step["name"]: step["observed"] for step in result["steps"]}

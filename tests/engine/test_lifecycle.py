@@ -29,6 +29,7 @@ from tests.engine.secrets_search import contents, found, keepers, needles
 from tests.engine.trial import PROJECT, Run, Trial
 from tests.sandbox.strangers import needs_root, opened
 from tests.sandbox.used_ports import KNOWN, ports_of, tried
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tests.sandbox.used_ports import Port
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+ANOTHER = at_night("the same on another platform")
 
 #: Whose annotations a node has while it is a stack's.
 OURS = ("nvidia.com/", "gpu-pools/", "nfd.node.kubernetes.io/")
@@ -55,7 +57,7 @@ class Deployed:
     ports: set[Port] = field(default_factory=set)
 
 
-@pytest.fixture(scope="module", params=["aks-dev", "magnum-dev", "byo"])
+@pytest.fixture(scope="module", params=["aks-dev", *(pytest.param(one, marks=ANOTHER) for one in ("magnum-dev", "byo"))])
 def deployed(request: pytest.FixtureRequest, shared_sandbox: Callable[..., Trial]) -> Deployed:
     stack: str = request.param
     trial = shared_sandbox((PROJECT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"), stack)

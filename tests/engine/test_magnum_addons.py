@@ -12,13 +12,14 @@ import pytest
 
 from sandbox.cluster import node_tools
 from sandbox.system.files import read_json, write_json
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("a cluster of its own for each")]
 
 STACK = """
 config:

@@ -22,13 +22,14 @@ from sandbox.system import processes
 from tests.engine.marks import ON_NODES
 from tests.sandbox.strangers import needs_root
 from tests.sandbox.used_ports import KNOWN, ports_of, tried
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Run, Trial
 
-pytestmark = ON_NODES
+pytestmark = [*ON_NODES, at_night("it needs a Prometheus, its operator and kube-state-metrics to be built")]
 #: No section of observability: the sandbox adds it.
 STACK: Final = """
 config:

@@ -20,6 +20,7 @@ from policies.kinds import CONFIG_MAP
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import ALLOWED, BAD, GOOD, Program
 from tests.policies.test_rules import verdicts_under
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
     from policies.described import Resource
     from tests.engine.pack_preview import Finding, Previewed
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.programs,
+    pytest.mark.sweep,
+    at_night("the rules judge the same programs in seconds, and of each kind one is previewed by day"),
+]
 
 AT_ONCE: Final = 2
 SUMS: Final = {"max-gpus", "max-cost"}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = ON_NODES
+pytestmark = [*ON_NODES, at_night("rollouts of the other platforms are for the day")]
 
 STACK: Final = """
 config:
@@ -61,7 +61,7 @@ def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
     ("layout", "slices"),
     [
         pytest.param(MIXED, 4, id="another"),
-        pytest.param(SEVEN, 7, id="the old one again", marks=at_night("it is on the other platforms' stacks, too")),
+        pytest.param(SEVEN, 7, id="the old one again"),
     ],
 )
 def test_a_layout_changes_node_after_node_as_it_was_told(trial: Trial, layout: dict[str, int], slices: int) -> None:
@@ -78,7 +78,6 @@ def test_a_layout_changes_node_after_node_as_it_was_told(trial: Trial, layout: d
     _nothing_left(trial)
 
 
-@at_night("it is on an existing cluster's stack, too")
 def test_a_node_that_the_autoscaler_brings_meanwhile_is_born_in_the_new_state(trial: Trial) -> None:
     """While two of the others still have the old layout; and it takes no turn, since nobody uses it."""
     before = {_allocatable(node, SLICE) for node in trial.nodes("cut")}

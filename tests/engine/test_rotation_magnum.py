@@ -12,13 +12,14 @@ import pytest
 
 from tests.engine.marks import ON_NODES
 from tests.engine.served import BUDGET, BUDGETS, REPLICAS, Served, cordoned, declared, marked, pod_names, report, running, serve
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
 
-pytestmark = ON_NODES
+pytestmark = [*ON_NODES, at_night("rotation on AKS is for the day")]
 
 STACK: Final = """
 config:

@@ -20,6 +20,7 @@ from gpu_pools.plan.change_ids import cluster_use
 from gpu_pools.proof.verifier_rights import CONDITION
 from sandbox.machines.operands import DRIVER
 from tests.engine.marks import ON_NODES
+from tests.tiers import these
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +130,9 @@ def test_declared_it_is_evicted_and_the_driver_goes_back_and_a_node_that_joins_m
     trial.wait_until(lambda: len(trial.nodes("a")) == 2, "it is gone again")
 
 
-@pytest.mark.parametrize(("version", "driver"), [("v26.3.3", "580.126.20"), ("v25.10.1", "580.105.08"), ("v25.3.4", "580.82.07")])
+@pytest.mark.parametrize(
+    ("version", "driver"), these([("v26.3.3", "580.126.20"), ("v25.10.1", "580.105.08"), ("v25.3.4", "580.82.07")], (), by_day=1)
+)
 def test_a_step_back_is_taken_once_it_is_acknowledged(trial: Trial, version: str, driver: str) -> None:
     _operator(trial, version=version, values={})
     refused = trial.preview()

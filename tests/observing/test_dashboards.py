@@ -33,6 +33,7 @@ from tests.observing.prometheus import prometheus
 from tests.observing.recorded import GAP, Recorded, record
 from tests.observing.test_usage import STACK
 from tests.pages import Page, check_harmless
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.plan.planned import Plan
 
-pytestmark = [pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.programs, pytest.mark.sweep, at_night("programs are built for it alone, which takes minutes")]
 MINUTES: Final = 240
 #: A series that is its own answer, whatever is chosen of it.
 ITSELF: Final = re.compile(r"(gpu_pools:\w+:\w+)(\{[^}]*\})?")

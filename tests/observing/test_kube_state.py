@@ -18,12 +18,13 @@ from tests.observing import fleets
 from tests.observing.kube_state import KubeNode, KubePod, told
 from tests.observing.kube_state_metrics import kube_state_metrics, metrics
 from tests.observing.test_shares import DEVICE_PLUGIN, cluster
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-pytestmark = [pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.programs, pytest.mark.sweep, at_night("programs are built for it alone, which takes minutes")]
 LABELS: Final = (MIG_STATE_LABEL, DEVICE_PLUGIN)
 NODE_LABELS: Final = ({MIG_STATE_LABEL: "pending", DEVICE_PLUGIN: "paused-for-mig-change"}, {DEVICE_PLUGIN: "true"})
 COMPARED: Final = (

@@ -17,12 +17,13 @@ from sandbox.system import processes
 from tests.observing import fleets
 from tests.observing.prometheus import prometheus
 from tests.observing.promtool import rules_file
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.programs, pytest.mark.sweep, at_night("programs are built for it alone, which takes minutes")]
 
 
 @contextmanager

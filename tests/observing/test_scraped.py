@@ -31,6 +31,7 @@ from tests.observing.operator import Monitored, monitored
 from tests.observing.test_rules import gpu_labels, of_gpu, pod_labels, shown_pods, unit_labels
 from tests.sandbox.machines import test_verified_nodes as verified
 from tests.sandbox.machines.site import IMAGE, OPERATOR, Site, config_map, install, running
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.programs,
     pytest.mark.sweep,
+    at_night("programs are built for it alone, which takes minutes"),
     pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
 ]
 

@@ -18,13 +18,14 @@ from gpu_pools.plan.node_price import share_of_node
 from gpu_pools.plan.planning import plan_config
 from tests.observing.history import History, blocks
 from tests.observing.prometheus import prometheus
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.plan.planned import Plan
 
-pytestmark = [pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.programs, pytest.mark.sweep, at_night("programs are built for it alone, which takes minutes")]
 MINUTES: Final = 120
 PRICE: Final = 3.0
 SIZE: Final = "Standard_NC24ads_A100_v4"
