@@ -13,6 +13,7 @@ PYTEST ?= $(VENV)/bin/pytest
 SPREAD := --dist loadfile --no-loadscope-reorder
 # Ten nodes beside other tests are late with everything, so they are alone.
 ALONE  := tests/engine/test_rollout_work.py
+REPEAT := tests/engine/test_interruption.py tests/engine/test_reverts.py
 PART   ?= rollout others repeats
 # Images set it to stay small. Here hundreds of Pythons are started, and each would compile the same modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -122,8 +123,8 @@ test-night: venv tools ## what no pipeline waits for: hours, or a PART of it (ro
 	@for part in $(PART); do \
 		case $$part in \
 		rollout) GPU_POOLS_TEST_ALL=1 $(PYTEST) -m night $(ALONE);; \
-		others) GPU_POOLS_TEST_ALL=1 $(PYTEST) -n $(REST) $(SPREAD) -m night --ignore $(ALONE);; \
-		repeats) GPU_POOLS_TEST_ALL=1 $(PYTEST) -n $(REST) $(SPREAD) -m sweep tests/engine/test_interruption.py tests/engine/test_reverts.py;; \
+		others) GPU_POOLS_TEST_ALL=1 $(PYTEST) -n $(REST) $(SPREAD) -m night $(patsubst %,--ignore %,$(ALONE) $(REPEAT));; \
+		repeats) GPU_POOLS_TEST_ALL=1 $(PYTEST) -n $(REST) $(SPREAD) -m sweep $(REPEAT);; \
 		*) echo "no such PART: $$part" >&2; exit 2;; \
 		esac || exit; \
 	done

@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
+from sandbox.machines.world import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -60,4 +62,9 @@ def _write(world: World, pod: Json, *, saved: bool) -> None:
         return
     entry = {"pod": objects.name(pod), "node": objects.node_of(pod), "saved": saved}
     path = f"/api/v1/namespaces/{objects.namespace(pod)}/configmaps/{name}"
-    world.store.wrote("configmaps", world.api.patch(path, {"data": {objects.uid(pod): json.dumps(entry)}}))
+    try:
+        world.store.wrote("configmaps", world.api.patch(path, {"data": {objects.uid(pod): json.dumps(entry)}}))
+    except ApiError as error:
+        if error.missing:
+            LOG.warning("pod %s/%s: its ledger, ConfigMap %s, is not there", objects.namespace(pod), objects.name(pod), name)
+        raise

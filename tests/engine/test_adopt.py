@@ -17,6 +17,7 @@ from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_ids import cluster_id, network_id, pool_id
 from tests.adopting.recorded import BEFORE
 from tests.engine.trial import PROJECT, Run
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tests.engine.trial import Trial
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
+NIGHT = at_night("recorded clusters are adopted by day")
 
 CLUSTER = cluster_id("platform-rg", "platform")
 POOL = pool_id("platform-rg", "platform", "byhand")
@@ -90,6 +92,7 @@ def before(trial: Trial) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str
     return pool, cluster, machines(trial)
 
 
+@NIGHT
 @pytest.mark.sweep
 def test_the_import_changes_nothing_and_what_is_managed_then_replaces_nothing_of_the_cloud(
     trial: Trial, before: tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]], tmp_path: Path
@@ -154,6 +157,7 @@ def held(trial: Trial) -> None:
         trial.engine("preview", "--expect-no-changes", *pack).ok()
 
 
+@NIGHT
 @pytest.mark.sweep
 def test_the_first_up_proves_the_pool_and_leaves_its_machines_and_the_cluster_as_they_were(
     trial: Trial, before: tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]
@@ -170,6 +174,7 @@ def test_the_first_up_proves_the_pool_and_leaves_its_machines_and_the_cluster_as
     assert trial.planned_steps() == []
 
 
+@NIGHT
 @pytest.mark.sweep
 def test_what_is_released_runs_on_and_is_taken_back_whole(trial: Trial, tmp_path: Path) -> None:
     pool, cluster = shown(trial)
@@ -217,6 +222,7 @@ READ = {
 }
 
 
+@NIGHT
 @pytest.mark.sweep
 def test_nodes_of_another_cluster_go_on_sharing_as_their_owner_had_it(sandbox: Callable[..., Trial], tmp_path: Path) -> None:
     trial = sandbox(OWNERS)

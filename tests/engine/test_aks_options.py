@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("its table is held in seconds elsewhere")]
 
 A100: Final = "Standard_NC24ads_A100_v4"
 NETWORK: Final = (
@@ -301,7 +301,6 @@ class TestCluster:
         assert preview.code != 0
         assert told in preview.text
 
-    @at_night("ten previews of the same")
     @pytest.mark.parametrize("change", REPLACED)
     def test_what_it_keeps_for_good_the_preview_replaces(self, trial: Trial, change: str) -> None:
         network = {"nodeSubnet": NODES, "pluginMode": "none"}

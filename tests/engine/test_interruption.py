@@ -1,7 +1,7 @@
 """`make up` and `make down`, interrupted at every stage and in every way: the next one finishes, and nothing exists twice.
 
 A cycle: an `up` that is interrupted, one `up` that must converge, a `down`, sometimes interrupted too, one that must finish.
-Two cycles are in `make test`, ten in `make test-all`; GPU_POOLS_TEST_ALL=1 adds all others (about an hour).
+Two cycles are in `make test`, five in `make test-all`; the nights try all (`make test-night PART=repeats`, about an hour).
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ FAST: Final = (Cycle("aks", 0.3, "ctrl-c"), Cycle("aks", "pool", "kill all"))
 CYCLES: Final = tuple(dict.fromkeys([*CHOSEN, *(_all_cycles() if ALL else ())]))
 
 
-@pytest.mark.parametrize("one", these(CYCLES, FAST), ids=str)
+@pytest.mark.parametrize("one", these(CYCLES, FAST, by_day=5), ids=str)
 def test_the_next_run_finishes_what_was_interrupted(one: Cycle, sandbox: Callable[..., Trial]) -> None:
     trial = sandbox(yaml.safe_dump({"config": STACKS[one.stack]}), one.stack)
     _interrupt(trial, "up", one.when, one.how)

@@ -23,13 +23,14 @@ from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.system import processes
 from sandbox.system.files import read_json, write_json
 from tests.engine.secrets_search import Needle, contents, found, keepers
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.engine.trial import Run, Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("test_platforms.py has one of it")]
 
 STACK = """
 config:

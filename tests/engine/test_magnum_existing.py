@@ -18,6 +18,7 @@ from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
 from tests.engine.trial import PROJECT
 from tests.engine.whole_cluster import check_as_before, settled
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tests.engine.trial import Trial
     from tests.engine.whole_cluster import Objects
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("an existing cluster of AKS is for the day")]
 
 STACK = """
 config:

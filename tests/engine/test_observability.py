@@ -16,13 +16,14 @@ import yaml
 
 from gpu_pools.observing.objects import pod_monitor_spec, prometheus_rule_spec, service_monitor_spec
 from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map, counters_file
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("the component is judged elsewhere")]
 
 STACK: Final = """
 config:

@@ -28,6 +28,7 @@ from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built, find_tools
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import BAD, GOOD
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -241,6 +242,7 @@ def go_program(golang: Path) -> Path:
     return golang / "compiled"
 
 
+@at_night("it takes six minutes")
 @pytest.mark.sweep
 def test_a_go_program_has_pools_and_sharing_as_objects(go_program: Path, around: dict[str, str], tmp_path: Path) -> None:
     code, text = _run([go_program, "preview", "4"], tmp_path, around)
@@ -382,6 +384,7 @@ def _made(engine: Callable[..., tuple[int, str]]) -> dict[str, dict[str, Any]]:
     return {one["urn"].rpartition("::")[2]: one for one in managed}
 
 
+@at_night("it takes six minutes")
 @pytest.mark.sweep
 def test_a_platform_waits_for_what_it_depends_on_and_keeps_all_of_it_while_protected(
     platform: Callable[..., tuple[int, str]],

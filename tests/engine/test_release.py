@@ -18,6 +18,7 @@ from sandbox.stack.stand_ins import attached
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.test_adopt import OWNERS
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("recorded clusters are let go by day")]
 
 MAGNUM = """
 config:

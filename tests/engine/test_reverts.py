@@ -34,13 +34,13 @@ from sandbox.system import processes
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS
-from tests.tiers import ALL
+from tests.tiers import ALL, at_night
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("others go back by day")]
 
 SEEDS: Final = range(12) if ALL else range(1)
 FAULTS: Final = ("refused", "killed before", "killed after", "differs")

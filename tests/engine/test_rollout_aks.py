@@ -28,13 +28,14 @@ from tests.engine.test_rollout import (
     _nothing_left,
     _serve,
 )
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
 
-pytestmark = ON_NODES
+pytestmark = [*ON_NODES, at_night("a rollout on an existing cluster is for the day")]
 
 STACK: Final = """
 config:

@@ -307,6 +307,7 @@ def test_a_restarted_daemon_goes_on_where_it_was(site: Site) -> None:
     site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"].replace("4", "8")}})
     processes.stop(site.folder, ["machines"])
     site.boot()
+    site.until(lambda: site.offered() == {"gpu": "8"})
     time.sleep(3)
     assert site.offered() == {"gpu": "8"}
     assert [(pod["metadata"]["uid"], pod["status"]) for pod in site.pods("nvidia-device-plugin-daemonset")] == before
@@ -391,7 +392,7 @@ def lost(site: Site) -> list[str]:
 @pytest.mark.sweep
 def test_a_pod_has_its_grace_and_what_it_cannot_save_in_it_is_lost(site: Site) -> None:
     works(site, "saves", "2")
-    site.until(lambda: 'configmaps "ledger" not found' in processes.log_tail(site.folder, "machines"))
+    site.until(lambda: "its ledger, ConfigMap ledger, is not there" in processes.log_tail(site.folder, "machines"))
     assert (site.api.get(f"{PODS}/saves") or {})["status"]["phase"] == "Pending"
     site.api.create(LEDGERS, {"metadata": {"name": "ledger"}})
     for name, after, grace in (("refuses", NEVER, 3), ("late", "20", 3), ("forced", "1", 30), ("forced-late", "4", 30)):
