@@ -1,4 +1,4 @@
-# gpu-pools: `make up` brings a stack up on the embedded platform, `make test` checks every kind of thing, `make test-all` everything.
+# gpu-pools: `make up` brings a stack up on the embedded platform, `make test` checks every kind of thing, `make test-all` all that a pipeline waits for.
 STACK  ?= aks-dev
 BASE   ?= main
 LEVELS ?= policies/levels/$(if $(findstring prod,$(STACK)),prod,dev).json
@@ -119,17 +119,18 @@ test: lint tools ## style, types, borders, and each kind of test once: some ten 
 test-rest: venv tools ## the tests that `make test` leaves out: more of the same, half an hour
 	@$(PYTEST) -n $(REST) $(SPREAD) -m sweep
 
+test-night: export GPU_POOLS_TEST_ALL = 1
 test-night: venv tools ## what no pipeline waits for: hours, or a PART of it (rollout, others, repeats)
 	@for part in $(PART); do \
 		case $$part in \
-		rollout) GPU_POOLS_TEST_ALL=1 $(PYTEST) -m night $(ALONE);; \
-		others) GPU_POOLS_TEST_ALL=1 $(PYTEST) -n $(REST) $(SPREAD) -m night $(patsubst %,--ignore %,$(ALONE) $(REPEAT));; \
-		repeats) GPU_POOLS_TEST_ALL=1 $(PYTEST) -n $(REST) $(SPREAD) -m sweep $(REPEAT);; \
+		rollout) $(PYTEST) -m night $(ALONE);; \
+		others) $(PYTEST) -n $(REST) $(SPREAD) -m night $(patsubst %,--ignore %,$(ALONE) $(REPEAT));; \
+		repeats) $(PYTEST) -n $(REST) $(SPREAD) -m sweep $(REPEAT);; \
 		*) echo "no such PART: $$part" >&2; exit 2;; \
 		esac || exit; \
 	done
 
-test-all: test test-rest ## everything: style, types, borders, and all tests
+test-all: test test-rest ## style, types, borders, and all tests but those of `make test-night`
 
 bench: venv ## the ratios of benchmarks/
 	@$(VENV)/bin/python benchmarks/run.py

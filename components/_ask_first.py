@@ -61,15 +61,18 @@ def nodes_of(client: "ApiClient") -> list[dict[str, Any]]:
     """The nodes of a cluster, as its API has them."""
     from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
 
-    answer: Any = CoreV1Api(client).list_node(_preload_content=False, _request_timeout=SECONDS)
-    nodes: list[dict[str, Any]] = json.loads(answer.data)["items"]
-    return nodes
+    return listed(CoreV1Api(client).list_node)
 
 
 def pods_of(client: "ApiClient", namespace: str) -> list[dict[str, Any]]:
     """The pods of a namespace, as the cluster's API has them."""
     from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
 
-    answer: Any = CoreV1Api(client).list_namespaced_pod(namespace, _preload_content=False, _request_timeout=SECONDS)
-    pods: list[dict[str, Any]] = json.loads(answer.data)["items"]
-    return pods
+    return listed(CoreV1Api(client).list_namespaced_pod, namespace)
+
+
+def listed(ask: Callable[..., Any], *arguments: str, **chosen: str) -> list[dict[str, Any]]:
+    """What one of the client's methods lists, as the cluster's API has it."""
+    answer = ask(*arguments, **chosen, _preload_content=False, _request_timeout=SECONDS)
+    found: list[dict[str, Any]] = json.loads(answer.data)["items"]
+    return found

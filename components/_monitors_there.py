@@ -21,7 +21,7 @@ from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from . import _log
-from ._ask_first import SECONDS, asks_first, client_of
+from ._ask_first import SECONDS, asks_first, client_of, listed
 
 
 def looks_for_monitors(name: str, kubeconfig: pulumi.Input[str] | None, context: str | None) -> pulumi.ResourceHookBinding | None:
@@ -182,16 +182,12 @@ def _there(kubeconfig: str, context: str | None, namespace: str) -> tuple[list[s
     from kubernetes.client import AppsV1Api, CoreV1Api  # noqa: PLC0415 - it takes a second to load
 
     client = client_of(kubeconfig, context)
-    answer: Any = AppsV1Api(client).list_deployment_for_all_namespaces(_preload_content=False, _request_timeout=SECONDS)
     operators = [
         f"{one['metadata']['namespace']}/{one['metadata']['name']}"
-        for one in json.loads(answer.data)["items"]
+        for one in listed(AppsV1Api(client).list_deployment_for_all_namespaces)
         if _is_operator(one)
     ]
-    listed: Any = CoreV1Api(client).list_namespace(
-        field_selector=f"metadata.name={namespace}", _preload_content=False, _request_timeout=SECONDS
-    )
-    return operators, bool(json.loads(listed.data)["items"])
+    return operators, bool(listed(CoreV1Api(client).list_namespace, field_selector=f"metadata.name={namespace}"))
 
 
 def _is_operator(deployment: Any) -> bool:  # noqa: ANN401 - as the API shows it

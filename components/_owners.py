@@ -9,7 +9,6 @@ that cannot be reached stops nothing: a warning says that it was not looked at.
 Clusters of Magnum's capi-helm driver are watched, too, but only when something has failed: their add-ons come after the cluster.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -23,7 +22,7 @@ from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError
 
 from . import _log
-from ._ask_first import SECONDS, asks_first, client_of, nodes_of
+from ._ask_first import asks_first, client_of, listed, nodes_of
 
 #: The API server of a namespace; Helm of a release, and of a chart's object.
 _REFUSALS = (
@@ -134,9 +133,8 @@ def _workloads(kubeconfig: str, context: str | None) -> Iterator[There]:
         "Deployment": api.list_deployment_for_all_namespaces,
         "DaemonSet": api.list_daemon_set_for_all_namespaces,
     }
-    for kind, listed in lists.items():
-        answer = listed(_preload_content=False, _request_timeout=SECONDS)
-        yield from found_in(kind, json.loads(answer.data)["items"])
+    for kind, ask in lists.items():
+        yield from found_in(kind, listed(ask))
 
 
 def _tell(failed: pulumi.ErrorHookArgs) -> bool:

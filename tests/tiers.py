@@ -1,7 +1,7 @@
 """Which cases of a sweep `make test` tries, and which are left to `make test-rest`: those are marked `sweep`.
 
 A sweep repeats with more cases what one case of each kind shows already. The choice is the same in each run: by seed, or by name;
-what a run tried must not depend on chance. Nothing is left out here: `make test-all` tries every case.
+what a run tried must not depend on chance. `make test-all` tries all but those for the nights.
 
 What would take a pipeline too long is for the nights (`make test-night`), which set GPU_POOLS_TEST_ALL=1: the same on another
 platform, more cases of the same, and what first has to build programs that nothing else needs.

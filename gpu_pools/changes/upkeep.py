@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.hardware.operands import documented_kubernetes, parse_version, version_text
 from gpu_pools.hardware.releases import restarts_in_place
 from gpu_pools.plan.change_ids import rolling_options
-from gpu_pools.plan.driver_pods import brought, demanded, driver_pod_values, replaced_by_itself
+from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, brought, demanded, driver_pod_values, replaced_by_itself
 from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, turn_seconds, turns
 from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.version_steps import operator_step
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from gpu_pools.plan.planned import Plan, PoolPlan
 
-_DRIVER: Final = "nvidia-driver-daemonset"
 _TOOLKIT: Final = "nvidia-container-toolkit-daemonset"
 _PLUGIN: Final = "nvidia-device-plugin-daemonset"
 _MPS: Final = "nvidia-device-plugin-mps-control-daemon"
@@ -209,7 +208,9 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
     names = tuple(pool.name for pool in stay)
     if before.driver != after.driver:
         happens = "Nodes that stay have the old owner's driver until they are made anew."
-        yield Upkeep("who installs the driver", before.driver, after.driver, (_DRIVER, _TOOLKIT), names, "upgraded", happens)
+        yield Upkeep(
+            "who installs the driver", before.driver, after.driver, (DRIVER_DAEMON_SET, _TOOLKIT), names, "upgraded", happens
+        )
         return
     if after.driver != "operator" or after.settings.operator.adopted:
         return
@@ -224,7 +225,7 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
     effect, happens = _driver_way(after, stay, in_place=in_place)
     news = ("version" in differ and demanded(after) is not None) or (another and operand_chart(after) is not None)
     waits = _waits(after, stay) if effect == "upgraded" and news else ""
-    yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, because + happens + waits + _backwards(*versions))
+    yield Upkeep("the driver", *versions, (DRIVER_DAEMON_SET,), names, effect, because + happens + waits + _backwards(*versions))
 
 
 def _backwards(old: str, new: str) -> str:
@@ -297,7 +298,7 @@ def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Itera
     if cordons:
         effect, way = _driver_way(after, stay, in_place=True)
         happens += f" The driver's go by another way (W70). {way}"
-    restarts = _present((_DRIVER, *_ROLLING) if after.driver == "operator" else _ROLLING, stay)
+    restarts = _present((DRIVER_DAEMON_SET, *_ROLLING) if after.driver == "operator" else _ROLLING, stay)
     names = tuple(pool.name for pool in stay)
     what = "what the operands tolerate"
     yield Upkeep(what, ", ".join(old), ", ".join(new), restarts, names, effect, happens)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from gpu_pools.plan.planned import Plan
 
+#: The operator's DaemonSet for it, and the label `app` of that one's pods.
+DRIVER_DAEMON_SET: Final = "nvidia-driver-daemonset"
 #: Values of the driver that say how it is replaced, not what it is.
 _NO_PART_OF_THE_POD: Final = {"enabled", "upgradePolicy"}
 #: Modules beside the driver run in its pod.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.releases import number
 from gpu_pools.plan.before_upgrade import FAILED, HAS, OVER, STATE
-from gpu_pools.plan.driver_pods import demanded, replaced_by_itself
+from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, demanded, replaced_by_itself
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from gpu_pools.text.nested import at
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 #: What the driver's pod writes on a node with a driver of its own (k8s-driver-manager 0c04c810, cmd/driver-manager/main.go).
 _DEPLOY: Final = ("nvidia.com/gpu.deploy.driver", "pre-installed")
 _CHART: Final = "helm.sh/chart"
-_DRIVER: Final = "nvidia-driver-daemonset"
 #: The longest value that a label may have.
 _LONGEST: Final = 63
 
@@ -75,7 +74,7 @@ def operand_chart(plan: Plan) -> str | None:
 
 def wanted(plan: Plan, planned: PoolPlan) -> Wanted:
     """What the nodes of a pool of the plan shall have."""
-    by_hand = frozenset() if replaced_by_itself(plan) else frozenset({_DRIVER})
+    by_hand = frozenset() if replaced_by_itself(plan) else frozenset({DRIVER_DAEMON_SET})
     return Wanted(demanded(plan) if planned.driver == "operator" else None, operand_chart(plan), by_hand)
 
 

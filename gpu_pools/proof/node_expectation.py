@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.operands import parse_version, version_text
-from gpu_pools.plan.driver_pods import demanded
+from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, demanded
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.sharing import Mig, Mps
@@ -23,7 +23,6 @@ API_VERSION: Final = "gpu-pools/v1"
 KIND: Final = "NodeExpectation"
 #: Where clouds and static manifests put device plugins of their own.
 SEARCHED_NAMESPACES: Final = ("kube-system",)
-_DRIVER: Final = "nvidia-driver-daemonset"
 #: DaemonSets of the GPU operator v26.7.0 (gpu-operator assets/).
 _ALWAYS: Final = ("nvidia-device-plugin-daemonset", "gpu-feature-discovery")
 _MPS: Final = "nvidia-device-plugin-mps-control-daemon"
@@ -58,7 +57,7 @@ def _node(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
     if manages_mig:
         operands.append(_MIG)
     if planned.driver == "operator":
-        operands.append(_DRIVER)
+        operands.append(DRIVER_DAEMON_SET)
     text = plan.device_plugin_configs[planned.config_key]
     return {
         "allocatable": dict(planned.advertises),
@@ -74,7 +73,7 @@ def _node(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         },
         "operands": operands,
-        "excludedOperands": [_DRIVER] if planned.driver == "preinstalled" else [],
+        "excludedOperands": [DRIVER_DAEMON_SET] if planned.driver == "preinstalled" else [],
         "migManager": manages_mig,
     }
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs]
-NIGHT = at_night("recorded clusters are adopted by day")
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("recorded clusters are adopted by day")]
 
 CLUSTER = cluster_id("platform-rg", "platform")
 POOL = pool_id("platform-rg", "platform", "byhand")
@@ -92,8 +91,6 @@ def before(trial: Trial) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str
     return pool, cluster, machines(trial)
 
 
-@NIGHT
-@pytest.mark.sweep
 def test_the_import_changes_nothing_and_what_is_managed_then_replaces_nothing_of_the_cloud(
     trial: Trial, before: tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]], tmp_path: Path
 ) -> None:
@@ -157,8 +154,6 @@ def held(trial: Trial) -> None:
         trial.engine("preview", "--expect-no-changes", *pack).ok()
 
 
-@NIGHT
-@pytest.mark.sweep
 def test_the_first_up_proves_the_pool_and_leaves_its_machines_and_the_cluster_as_they_were(
     trial: Trial, before: tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]
 ) -> None:
@@ -174,8 +169,6 @@ def test_the_first_up_proves_the_pool_and_leaves_its_machines_and_the_cluster_as
     assert trial.planned_steps() == []
 
 
-@NIGHT
-@pytest.mark.sweep
 def test_what_is_released_runs_on_and_is_taken_back_whole(trial: Trial, tmp_path: Path) -> None:
     pool, cluster = shown(trial)
     nodes, saved = machines(trial), tmp_path / "saved.json"
@@ -222,8 +215,6 @@ READ = {
 }
 
 
-@NIGHT
-@pytest.mark.sweep
 def test_nodes_of_another_cluster_go_on_sharing_as_their_owner_had_it(sandbox: Callable[..., Trial], tmp_path: Path) -> None:
     trial = sandbox(OWNERS)
     trial.preview().ok()

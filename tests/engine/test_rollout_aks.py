@@ -92,11 +92,7 @@ def test_a_layout_changes_node_after_node_and_a_node_that_joins_gets_it_at_once(
     assert "One node of `cut` at a time" in told
     assert _asked_of_azure(trial) == []
     with Watch(trial) as watch:
-        command = trial.start("up", trial.stack)
-        trial.wait_until(lambda: watch.cordoned, "a node is cordoned", 180)
-        trial.scale("cut", 3).ok()
-        out, err = command.communicate(timeout=400)
-    assert command.returncode == 0, f"{out}\n{err}"
+        trial.up_and_scale("cut", 3, once=lambda: watch.cordoned, what="a node is cordoned")
     assert watch.cordoned == {1}, "as it was told"
     assert watch.fewest >= BUDGET
     assert len({node["metadata"]["name"] for node in trial.nodes("cut")} - first) == 1

@@ -84,11 +84,7 @@ def test_a_node_that_the_autoscaler_brings_meanwhile_is_born_in_the_new_state(tr
     layout = SEVEN if before == {4} else MIXED
     _told(trial, lambda config: config["gpu-pools:sharing"].update(cut={"mig": {"layout": layout}}))
     with Watch(trial) as watch:
-        command = trial.start("up", trial.stack)
-        trial.wait_until(lambda: watch.cordoned, "the first node is cordoned", 180)
-        trial.scale("cut", 4).ok()
-        out, err = command.communicate(timeout=400)
-    assert command.returncode == 0, f"{out}\n{err}"
+        trial.up_and_scale("cut", 4, once=lambda: watch.cordoned, what="the first node is cordoned")
     assert watch.cordoned == {1}
     assert watch.fewest >= BUDGET
     slices = layout["1g.10gb"]

@@ -114,11 +114,7 @@ def test_declared_it_is_evicted_and_the_driver_goes_back_and_a_node_that_joins_m
     first = {node["metadata"]["name"] for node in trial.nodes("a")}
     _operator(trial, driverUpgrade={"drainTimeoutSeconds": 60}, values={"driver": {"version": "580.126.20"}})
     with Watch(trial) as watch:
-        command = trial.start("up", trial.stack)
-        trial.wait_until(lambda: watch.cordoned, "a node is cordoned", 180)
-        trial.scale("a", 3).ok()
-        out, err = command.communicate(timeout=400)
-    assert command.returncode == 0, f"{out}\n{err}"
+        trial.up_and_scale("a", 3, once=lambda: watch.cordoned, what="a node is cordoned")
     assert watch.cordoned == {1}
     assert _drivers(trial) == {"580.126.20"}
     assert holder not in _uids(trial)

@@ -134,6 +134,14 @@ class Trial:
     def up(self, *more: str) -> Run:
         return self.run("up", self.stack, *more)
 
+    def up_and_scale(self, pool: str, count: int, *, once: Callable[[], object], what: str) -> None:
+        """Play the autoscaler while `up` runs, at a moment of it; `up` must end well."""
+        command = self.start("up", self.stack)
+        self.wait_until(once, what, 180)
+        self.scale(pool, count).ok()
+        out, err = command.communicate(timeout=400)
+        assert command.returncode == 0, f"{out}\n{err}"
+
     def preview(self) -> Run:
         return self.run("preview", self.stack)
 
