@@ -211,7 +211,7 @@ def _template(one: dict[str, Any]) -> Template:
     balanced, labels = bool(one.get("master_lb_enabled")), one.get("labels") or {}
     network = one.get("network_driver") or ""
     named = one["uuid"], one.get("name") or "", *flavors
-    return Template(*named, load_balancer=balanced, labels=labels, network_driver=network)
+    return Template(*named, load_balancer=balanced, labels=labels, network_driver=network, image=one.get("image_id") or "")
 
 
 def _mine(session: Session, cluster: str, newest: tuple[int, int]) -> dict[str, Any]:

@@ -49,13 +49,14 @@ class Image(Named):
 
 @dataclass(frozen=True)
 class Template(Named):
-    """A cluster template; its flavors by name or id, and its network driver, empty where it names none."""
+    """A cluster template; its flavors and its image by name or id, and its network driver, empty where it names none."""
 
     flavor: str
     master_flavor: str
     load_balancer: bool
     labels: Mapping[str, str] = field(default_factory=dict)
     network_driver: str = ""
+    image: str = ""
 
 
 @dataclass(frozen=True)

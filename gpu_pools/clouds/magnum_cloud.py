@@ -107,7 +107,7 @@ def judge(
         _judge_quota(magnum, problems)
         _judge_given_template(cluster, magnum, problems)
     _judge_room(cluster, pools, cloud, magnum, problems)
-    notes = judge_living(cluster, pools, magnum, problems)
+    notes = judge_living(cluster, pools, magnum, cloud.images, problems)
     if cluster.existing:
         notes += tuple(notes_on_found(pools, magnum))
     return Judgement(problems.found, tuple(_unchecked(cloud, magnum, wanted)), notes)

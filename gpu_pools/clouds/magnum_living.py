@@ -7,13 +7,19 @@ driver can do what Magnum's API accepts. All of it is told here, before anything
 Sources: terraform-provider-openstack 3.4.0 (containerinfra resources: `Computed` keys, waits), read; what the plugin makes of a
 failed creation, seen with it. vexxhost/magnum-cluster-api 3890a36 (driver.py, update_cluster and upgrade_cluster), read: it
 writes the label kube_tag into the version of a topology, of which Cluster API refuses some (kubernetes-sigs/cluster-api 010d0a00,
-internal/webhooks/cluster.go, validateTopologyVersion). Of capi-helm, whose clusters have no topology, nothing is said.
+internal/webhooks/cluster.go, validateTopologyVersion). openstack/magnum-capi-helm a8b82c2 (driver.py), read: it takes the version
+from the template's image, and asks nobody whether the cluster can go there; its clusters have no topology, but their control
+plane is refused where it would skip a minor version (kubernetes-sigs/cluster-api ae7ff047,
+controlplane/kubeadm/webhooks/admission/kubeadmcontrolplane.go, validateVersion). An older one nobody refuses there, and
+Kubernetes supports none.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds.judgement import Unread
 from gpu_pools.hardware.operands import parse_version
 from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.text.nested import at
@@ -21,7 +27,7 @@ from gpu_pools.text.nested import at
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gpu_pools.clouds.magnum_answers import MadeOf, Magnum
+    from gpu_pools.clouds.magnum_answers import Image, MadeOf, Magnum
     from gpu_pools.stack.clusters import MagnumSettings
     from gpu_pools.stack.pools import Pool
     from gpu_pools.text.errors import Problems
@@ -36,13 +42,15 @@ _HEAT_REFUSES: Final = (1, 12)
 _KUBE_TAG: Final = "kube_tag"
 
 
-def judge_living(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum, problems: Problems) -> tuple[str, ...]:
+def judge_living(
+    cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum, images: Sequence[Image] | Unread, problems: Problems
+) -> tuple[str, ...]:
     """Add what must be put right before a deploy can end as declared; returns what is worth knowing before."""
     _judge_half_made(cluster, pools, magnum, problems)
     upgrades: tuple[str, ...] = ()
     if cluster.existing is None:
         _judge_workers(cluster, magnum, problems)
-        upgrades = _judge_upgrade(cluster, pools, magnum, problems)
+        upgrades = _judge_upgrade(cluster, pools, magnum, () if isinstance(images, Unread) else images, problems)
     return (
         *upgrades,
         *_failed_updates(cluster, pools, magnum),
@@ -91,7 +99,9 @@ def _judge_workers(cluster: MagnumSettings, magnum: Magnum, problems: Problems) 
     )
 
 
-def _judge_upgrade(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum, problems: Problems) -> tuple[str, ...]:
+def _judge_upgrade(
+    cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum, images: Sequence[Image], problems: Problems
+) -> tuple[str, ...]:
     """A cluster that lives and another template: Magnum calls it an upgrade, and not every driver can."""
     changed = _changed(cluster, magnum.made_of)
     if not changed:
@@ -104,14 +114,15 @@ def _judge_upgrade(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnu
             remedy=f"Add it, e.g. `{_KUBE_TAG}: v1.34.2`: the Kubernetes version of the template's image.",
         )
         return ()
-    if cluster.driver == "magnum-cluster-api" and (step := _refused_step(cluster, magnum)):
-        old, new, allowed = step
+    told = _version_of(cluster, magnum, images)
+    if told and (allowed := _refused_step(*told.values)):
+        old, new = told.values
         problems.add(
-            f"{_CLUSTER}.template.labels.{_KUBE_TAG}" if cluster.template else f"{_CLUSTER}.templateId",
-            f"the cluster {cluster.name} has Kubernetes {old}, and Cluster API takes it to no {new}: a version is never lowered, "
+            f"{_CLUSTER}.{told.key}",
+            f"the cluster {cluster.name} has Kubernetes {old}, and cannot go to {new}: a version is never lowered, "
             "and raised by one minor version at a time",
             allowed=allowed,
-            remedy=f"Take a template whose label {_KUBE_TAG} is of these, and go on from there in deploys of their own.",
+            remedy=f"Take a template whose {told.what} is of these, and go on from there in deploys of their own.",
         )
         return ()
     if cluster.driver != "heat" or magnum.newest < _HEAT_REFUSES:
@@ -173,14 +184,42 @@ def _labels(cluster: MagnumSettings, magnum: Magnum) -> Mapping[str, str] | None
     return template.labels if template else None
 
 
-def _refused_step(cluster: MagnumSettings, magnum: Magnum) -> tuple[str, str, str] | None:
-    """(version that is there, that which is asked for, what is allowed) where Cluster API refuses it; no version is no step."""
-    has = at(dict(magnum.made_of.says), "labels", _KUBE_TAG) if magnum.made_of else None
-    wanted = (_labels(cluster, magnum) or {}).get(_KUBE_TAG)
-    old, new = parse_version(str(has or "")), parse_version(str(wanted or ""))
+@dataclass(frozen=True)
+class _Version:
+    """Where a template tells its Kubernetes version, what that is called, and what the cluster's and the stack's template say."""
+
+    key: str
+    what: str
+    values: tuple[str, str]
+
+
+def _version_of(cluster: MagnumSettings, magnum: Magnum, images: Sequence[Image]) -> _Version | None:
+    """None of a driver that does not go by one."""
+    says = dict(magnum.made_of.says) if magnum.made_of else {}
+    if cluster.driver == "magnum-cluster-api":
+        key = f"template.labels.{_KUBE_TAG}" if cluster.template else "templateId"
+        wanted = (_labels(cluster, magnum) or {}).get(_KUBE_TAG)
+        return _Version(key, f"label {_KUBE_TAG}", (str(at(says, "labels", _KUBE_TAG) or ""), str(wanted or "")))
+    if cluster.driver == "capi-helm":
+        key = "template.image" if cluster.template else "templateId"
+        given = cluster.template or magnum.template(cluster.template_id)
+        has, wanted = _of_image(str(says.get("image", "")), images), _of_image(given.image if given else "", images)
+        return _Version(key, "image's kube_version", (has, wanted))
+    return None
+
+
+def _of_image(name: str, images: Sequence[Image]) -> str:
+    """Empty where it has none, is not known, or several of that name say different ones."""
+    found = {image.kube_version for image in images if name in {image.id, image.name}}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _refused_step(has: str, wanted: str) -> str:
+    """What is allowed, where Cluster API, or Kubernetes, refuses the step; no version is no step."""
+    old, new = parse_version(has), parse_version(wanted)
     if old is None or new is None or old <= new < (old[0], old[1] + 2):
-        return None
-    return str(has), str(wanted), f"{has} to v{old[0]}.{old[1] + 1}"
+        return ""
+    return f"{has} to v{old[0]}.{old[1] + 1}"
 
 
 def _failed_updates(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.cluster.add_ons import AddOns, read_add_ons
 from sandbox.cluster.machine_groups import Hardware
+from sandbox.openstack.images import images
 from sandbox.system.files import read_json
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MIB: Final = 1024
-_KUBE_VERSION: Final = "v1.36.3"
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,15 @@ def read_seed(path: Path) -> Seed:
         SandboxError: the file is not a JSON object.
     """
     raw = read_json(path)
-    images = [item if isinstance(item, dict) else {"name": item} for item in raw.get("images", [])]
     return Seed(
         flavors={name: _hardware(flavor) for name, flavor in raw.get("flavors", {}).items()},
-        images={image["name"]: _properties(image) for image in images},
+        images=images(raw),
         keypairs=frozenset(raw.get("keypairs", [])),
         networks=frozenset(raw.get("networks", [])),
         templates=raw.get("templates", {}),
         add_ons=read_add_ons(raw.get("addOns", {})),
         limits=raw.get("limits", {}),
     )
-
-
-def _properties(image: Mapping[str, str]) -> dict[str, str]:
-    """What is not said is there; what is said to be empty is not."""
-    given = {"os_distro": image.get("osDistro", "fedora-coreos"), "kube_version": image.get("kubeVersion", _KUBE_VERSION)}
-    return {key: value for key, value in given.items() if value}
 
 
 def _hardware(flavor: Mapping[str, Any]) -> Hardware:

@@ -118,6 +118,23 @@ def test_a_changed_label_of_the_template_is_a_new_template_and_an_upgrade_of_the
     assert not [op for kind, op in steps if kind == "NodeGroup"]
 
 
+def test_a_step_over_a_version_of_kubernetes_is_refused_before_and_by_whom_it_would_be_without(trial: Trial) -> None:
+    """The driver goes by the image's version, and asks nobody: it has begun by the time that Cluster API refuses it."""
+    trial.edit(lambda config: config["gpu-pools:cluster"]["template"].update(image="newer", labels={}))
+    images = [{"name": "flatcar", "kubeVersion": "v1.34.2"}, {"name": "newer", "kubeVersion": "v1.36.0"}]
+    seed = trial.sandbox.openstack_seed
+    write_json(seed, {**read_json(seed), "images": images})
+    refused = trial.engine("preview")
+    assert refused.code != 0
+    assert "gpu-pools:cluster.template.image" in refused.text
+    assert "the cluster small has Kubernetes v1.34.2, and cannot go to v1.36.0" in refused.text
+    trial.edit(lambda config: config["gpu-pools:cluster"].update(checkCloud=False))
+    failed = trial.engine("up", "--yes", "--skip-preview")
+    assert failed.code != 0
+    assert "cannot update Kubernetes version from v1.34.2 to v1.36.0" in failed.text
+    assert trial.magnum()["clusters"][0]["status"] == "UPDATE_FAILED"
+
+
 def test_down_leaves_nothing(trial: Trial) -> None:
     trial.down().ok()
     assert not trial.root.exists()

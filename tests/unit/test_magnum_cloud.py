@@ -324,9 +324,39 @@ def test_a_version_that_cluster_api_does_not_take_is_refused(tag: str, refused: 
     assert list(found) == (["gpu-pools:cluster.template.labels.kube_tag"] if refused else [])
     if refused:
         (told,) = found.values()
-        assert f"has Kubernetes v1.35.2, and Cluster API takes it to no {tag}" in told
+        assert f"has Kubernetes v1.35.2, and cannot go to {tag}" in told
         assert "v1.35.2 to v1.36" in told
-    assert problems(settings(template=template, driver="capi-helm"), alive) == {}, "its clusters have no topology"
+    assert problems(settings(template=template, driver="capi-helm"), alive) == {}, "it goes by its image"
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"), [("1.34.2", True), ("v1.35.2", False), ("v1.36.9", False), ("1.37.0", True), ("latest", False)]
+)
+def test_capi_helm_goes_by_the_version_of_the_template_s_image(version: str, refused: bool) -> None:  # noqa: FBT001
+    images = (Image("i-1", "fcos", "ubuntu", "v1.35.2"), Image("i-2", "new", "ubuntu", version))
+    known = (Template("t-1", "k8s", "m2.large", "m2.medium", load_balancer=False, image="i-2"),)
+    alive = replace(
+        magnum(clusters=("mine",), groups={"a": Group(2)}, templates=known, made_of=MadeOf(frozenset({"t-0", "old"}), SAYS)),
+        images=images,
+    )
+    for key, template in (("template.image", {**TAGGED, "image": "new"}), ("templateId", None)):
+        found = problems(settings(template=template, templateId=None if template else "k8s", driver="capi-helm"), alive)
+        assert list(found) == ([f"gpu-pools:cluster.{key}"] if refused else [])
+        if refused:
+            assert f"has Kubernetes v1.35.2, and cannot go to {version}" in found[f"gpu-pools:cluster.{key}"]
+            assert "whose image's kube_version is of these" in found[f"gpu-pools:cluster.{key}"]
+
+
+def test_an_image_that_is_not_known_or_not_the_only_one_of_its_name_is_no_step() -> None:
+    alive = magnum(clusters=("mine",), groups={"a": Group(2)}, made_of=MadeOf(frozenset({"t-0", "old"}), SAYS))
+    two = (
+        Image("i-1", "fcos", "ubuntu", "v1.35.2"),
+        Image("i-2", "new", "ubuntu", "v1.30.0"),
+        Image("i-3", "new", "ubuntu", "v1.35.2"),
+    )
+    stack = settings(template={**TAGGED, "image": "new"}, driver="capi-helm")
+    assert all("cannot go to" not in text for text in problems(stack, replace(alive, images=two)).values())
+    assert problems(stack, replace(alive, images=Unread("no right"))) == {}
 
 
 def test_a_template_of_others_that_skips_a_version_is_refused_by_its_name() -> None:

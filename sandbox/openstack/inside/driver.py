@@ -28,6 +28,7 @@ from magnum.objects.fields import ClusterStatus
 from oslo_log import log
 
 from sandbox.openstack import disturbances
+from sandbox.openstack.images import images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -44,6 +45,7 @@ _ON_PURPOSE: Final = "It was switched on that this fails."
 _NETWORKS: Final = ("cilium", "calico")
 _TOO_FEW: Final = "Min node count must be greater than or equal to 1 for all node groups."
 _LOOK_SECONDS: Final = 0.1
+_FORBIDDEN: Final = "spec.version: Forbidden: cannot update Kubernetes version from {} to {}"
 _BUSY: Final = "The stack has an action in progress."
 _SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
 
@@ -378,14 +380,24 @@ class CapiHelm(SimulatedMachines):
         Raises:
             HostError: it does not.
         """
-        self._check_image(cluster.cluster_template.image_id)
+        _kube_version(cluster.cluster_template.image_id)
         super().create_cluster(context, cluster, cluster_create_timeout)
 
-    def _check_image(self, name: str) -> None:
-        seed = json.loads(Path(_settings()["seed"]).read_text(encoding="utf-8"))
-        described = [image for image in seed.get("images", []) if isinstance(image, dict)]
-        if any(image["name"] == name and image.get("kubeVersion") == "" for image in described):
-            raise HostError(f"Image {name} does not have a kube_version property.")
+    def upgrade_cluster(self, context: Context, cluster: Row, cluster_template: Row, *given: Row, **named: Row) -> None:
+        """The same: it asks nobody whether the cluster can go there, and is on its way when its Helm release fails.
+
+        Raises:
+            HostError: the image says no version, or one that Cluster API refuses the control plane (ae7ff047,
+                controlplane/kubeadm/webhooks/admission/kubeadmcontrolplane.go, validateVersion: no step over a minor version;
+                an older one it takes).
+        """
+        old = _kube_version(cluster.cluster_template.image_id)
+        super().upgrade_cluster(context, cluster, cluster_template, *given, **named)
+        cluster.status = ClusterStatus.UPDATE_IN_PROGRESS
+        cluster.save()
+        new = _kube_version(cluster_template.image_id)
+        if _numbers(new) >= [_numbers(old)[0], _numbers(old)[1] + 2]:
+            raise HostError(_FORBIDDEN.format(old, new))
 
     def create_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
         """The same, where its lower limit will do.
@@ -403,6 +415,19 @@ class CapiHelm(SimulatedMachines):
             HostError: it will not.
         """
         _check_limit(cluster, nodegroup)
+
+
+def _kube_version(name: str) -> str:
+    """That of an image.
+
+    Raises:
+        HostError: it has none.
+    """
+    seed = json.loads(Path(_settings()["seed"]).read_text(encoding="utf-8"))
+    try:
+        return images(seed)[name]["kube_version"]
+    except KeyError:
+        raise HostError(f"Image {name} does not have a kube_version property.") from None
 
 
 def _check_limit(cluster: Row, group: Row) -> None:
