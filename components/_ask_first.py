@@ -64,11 +64,11 @@ def nodes_of(client: "ApiClient") -> list[dict[str, Any]]:
     return listed(CoreV1Api(client).list_node)
 
 
-def pods_of(client: "ApiClient", namespace: str) -> list[dict[str, Any]]:
-    """The pods of a namespace, as the cluster's API has them."""
+def pods_of(client: "ApiClient", namespace: str, selector: str) -> list[dict[str, Any]]:
+    """The pods of a namespace that a label selector chooses, as the cluster's API has them."""
     from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
 
-    return listed(CoreV1Api(client).list_namespaced_pod, namespace)
+    return listed(CoreV1Api(client).list_namespaced_pod, namespace, label_selector=selector)
 
 
 def listed(ask: Callable[..., Any], *arguments: str, **chosen: str) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ import pulumi
 
 from gpu_pools.plan.before_upgrade import named
 from gpu_pools.plan.driver_upgrades import turn_seconds, turns
-from gpu_pools.plan.operands_due import Due, Wanted, operands_due, wanted
+from gpu_pools.plan.operands_due import Due, Wanted, operands_due, others, wanted
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
@@ -67,7 +67,9 @@ def operand_hooks(
 
 def _look(kubeconfig: str, context: str | None, pool: str, shall: Wanted) -> Due:
     client = client_of(kubeconfig, context)
-    return operands_due(nodes_of(client), pods_of(client, OPERATOR_NAMESPACE), pool, shall)
+    selector = others(shall)
+    behind = pods_of(client, OPERATOR_NAMESPACE, selector) if selector else []
+    return operands_due(nodes_of(client), behind, pool, shall)
 
 
 async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: Clock) -> None:

@@ -78,33 +78,30 @@ def wanted(plan: Plan, planned: PoolPlan) -> Wanted:
     return Wanted(demanded(plan) if planned.driver == "operator" else None, operand_chart(plan), by_hand)
 
 
-def operands_due(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], pool: str, shall: Wanted) -> Due:
+def others(shall: Wanted) -> str | None:
+    """The label selector of pods of another operator, so that a large cluster tells no others; None where nothing can be told."""
+    if shall.chart is None:
+        return None
+    by_hand = [f"app notin ({', '.join(sorted(shall.by_hand))})"] if shall.by_hand else []
+    # A pod without a label is of another value, too.
+    return ",".join(["app.kubernetes.io/managed-by=gpu-operator", _CHART, f"{_CHART}!={shall.chart}", *by_hand])
+
+
+def operands_due(nodes: Iterable[Mapping[str, Any]], behind: Iterable[Mapping[str, Any]], pool: str, shall: Wanted) -> Due:
     """Those of a pool.
 
     Args:
         nodes: all of the cluster.
-        pods: all of the operator's namespace.
+        behind: the pods that `others` selects, of the operator's namespace.
         pool: its name.
         shall: what its nodes shall have.
     """
     labels = {str(node["metadata"]["name"]): node["metadata"].get("labels") or {} for node in nodes}
-    behind = {str(at(pod, "spec", "nodeName")) for pod in pods if _is_of_another(pod, shall)}
-    due = {name for name, own in labels.items() if name in behind or _waits(own, shall.driver)}
+    on = {str(at(pod, "spec", "nodeName")) for pod in behind}
+    due = {name for name, own in labels.items() if name in on or _waits(own, shall.driver)}
     failed = {name for name, own in labels.items() if own.get(STATE) == FAILED} - due
     of_pool = sorted(name for name in due if labels[name].get(POOL_LABEL) == pool)
     return Due(tuple(of_pool), len(due), tuple(sorted(failed)))
-
-
-def _is_of_another(pod: Mapping[str, Any], shall: Wanted) -> bool:
-    own = pod["metadata"].get("labels") or {}
-    chart = own.get(_CHART)
-    return (
-        own.get("app.kubernetes.io/managed-by") == "gpu-operator"
-        and shall.chart is not None
-        and chart is not None
-        and chart != shall.chart
-        and own.get("app") not in shall.by_hand
-    )
 
 
 def _waits(labels: Mapping[str, str], version: str | None) -> bool:

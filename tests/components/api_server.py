@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
+import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import yaml
 
+from tests.selectors import is_chosen
+
 
 class ApiServer(ThreadingHTTPServer):
-    """Answers the last part of a path with the items of that name, an object, or a status; 404 for what it does not know."""
+    """Answers the last part of a path with the items of that name, an object, or a status; 404 for what it does not know.
+
+    Of items it gives those that a label selector chooses.
+    """
 
     daemon_threads = True
 
@@ -44,7 +50,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        items = self.server.items.get(self.path.partition("?")[0].rpartition("/")[2], 404)
+        path, _, query = self.path.partition("?")
+        items = self.server.items.get(path.rpartition("/")[2], 404)
+        for selector in urllib.parse.parse_qs(query).get("labelSelector", []):
+            items = items if isinstance(items, int) else [one for one in items if is_chosen(one, selector)]
         self.send_response(items if isinstance(items, int) else 200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from gpu_pools.plan.before_upgrade import HAS, STATE
-from gpu_pools.plan.operands_due import Due, Wanted, operand_chart, operands_due, wanted
+from gpu_pools.plan.operands_due import Due, Wanted, operand_chart, operands_due, others, wanted
 from gpu_pools.plan.planning import plan_config
+from tests.selectors import is_chosen
 
 WANTED = "595.91.07"
 CHART = Wanted(chart="gpu-operator-v26.7.0")
@@ -64,6 +65,13 @@ def pod(
     return {"metadata": {"labels": {key: value for key, value in labels.items() if value}}, "spec": {"nodeName": on}}
 
 
+def listed(one: dict[str, Any], shall: Wanted) -> list[dict[str, Any]]:
+    """What a cluster with this pod lists."""
+    selector = others(shall)
+    assert selector
+    return [one] if is_chosen(one, selector) else []
+
+
 @pytest.mark.parametrize(
     ("one", "due"),
     [
@@ -78,17 +86,18 @@ def pod(
     ids=str,
 )
 def test_a_node_waits_until_no_pod_on_it_is_of_another_chart(one: dict[str, Any], due: bool) -> None:  # noqa: FBT001
-    assert operands_due([node("n")], [one], "a", CHART).pool == (("n",) if due else ())
+    assert operands_due([node("n")], listed(one, CHART), "a", CHART).pool == (("n",) if due else ())
 
 
 def test_pods_that_somebody_has_to_delete_are_not_waited_for() -> None:
     by_hand = Wanted(chart=CHART.chart, by_hand=frozenset({"nvidia-driver-daemonset"}))
-    assert operands_due([node("n")], [pod("n", app="nvidia-driver-daemonset")], "a", by_hand).pool == ()
-    assert operands_due([node("n")], [pod("n")], "a", by_hand).pool == ("n",)
+    assert listed(pod("n", app="nvidia-driver-daemonset"), by_hand) == []
+    assert listed(pod("n"), by_hand) != []
 
 
 def test_without_a_chart_or_a_driver_nothing_is_told() -> None:
-    assert operands_due([node("n", "580.1", "cordon-required")], [pod("n")], "a", Wanted()) == Due((), 0, ())
+    assert others(Wanted()) is None
+    assert operands_due([node("n", "580.1", "cordon-required")], (), "a", Wanted()) == Due((), 0, ())
 
 
 def of(**operator: Any) -> Wanted:
