@@ -64,6 +64,8 @@ LEFT_OUT: Final = {
     "tests/sandbox/machines/test_real_operator.py": "tests/sandbox/machines/test_operator_on_nodes.py",
 }
 INTERRUPTIONS: Final = "tests/engine/test_interruption.py::test_the_next_run_finishes_what_was_interrupted"
+#: A file of which all is for the nights.
+NIGHTLY: Final = "tests/engine/test_gpu_models.py"
 ENGINE: Final = (
     "adopt_clusters",
     "bad_input",
@@ -134,6 +136,16 @@ def test_the_pipeline_runs_both_tiers_each_once() -> None:
     assert re.findall(r"^pytest .*-m (.*)$", told, re.MULTILINE) == ['"not sweep"', "sweep"]
 
 
+@pytest.mark.parametrize(("everything", "outcome"), [("", "skipped"), ("1", "no tests ran")])
+def test_what_is_for_the_nights_is_left_out_by_day_and_says_why(everything: str, outcome: str) -> None:
+    """Nothing is run, not even where it would be: only what each test would need is shown."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-n", "0", "--setup-plan", NIGHTLY]
+    environment = {**os.environ, "GPU_POOLS_TEST_ALL": everything}
+    told = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert ("at night: seven models of one stack" in told) == (not everything)
+    assert outcome in told
+
+
 def test_of_each_kind_one_is_drawn_and_always_the_same() -> None:
     words = ["ant", "ape", "bee", "cat", "cow", "cub"]
     drawn = [one_of_each(words, lambda word: word[0], seed=3) for _ in range(2)]
@@ -152,3 +164,8 @@ def test_what_is_named_is_a_case() -> None:
     assert [bool(one.marks) for one in these(["a", "b"], ["b"])] == [True, False]
     with pytest.raises(ValueError, match="no such case"):
         these(["a", "b"], ["c"])
+
+
+def test_of_many_cases_the_first_are_for_the_day() -> None:
+    marks = [{mark.name for mark in one.marks} for one in these(["a", "b", "c"], ["a"], by_day=2)]
+    assert marks == [set(), {"sweep"}, {"sweep", "night"}]
