@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +105,12 @@ def _parser() -> argparse.ArgumentParser:
     look_around.add_argument("arguments", nargs=argparse.REMAINDER, help="as in: kubectl get nodes; left out: a shell")
     own = subparsers.add_parser("gpu-node", help="a stack on a real node with this machine's own GPUs: declared, changed, broken")
     own.add_argument("--out", type=Path, default=Path("gpu-node"), metavar="FOLDER", help="for what was seen (%(default)s)")
-    own.add_argument("--costs", action="store_true", help="instead: what sharing costs, measured by pods and by processes")
+    instead = own.add_mutually_exclusive_group()
+    for name, what in (
+        ("costs", "what sharing costs, measured by pods and by processes"),
+        ("rollout", "a pool changes node by node"),
+    ):
+        instead.add_argument(f"--{name}", action="store_const", dest="play", const=name, default="", help=f"instead: {what}")
     own.add_argument("--no-recording", action="store_true", help="without a recording of the terminal")
     subparsers.add_parser("clean", help="stop every sandbox and remove its state")
     return parser
@@ -176,8 +180,9 @@ def _gpu_node(options: argparse.Namespace, progress: Progress) -> int:
     from sandbox.gpu_node import command  # noqa: PLC0415 as above
 
     folder = options.out.resolve()
-    run = partial(command.play, folder, progress) if options.no_recording else partial(command.recorded, folder)
-    return run(costs=options.costs)
+    if options.no_recording:
+        return command.play(folder, options.play, progress)
+    return command.recorded(folder, options.play)
 
 
 def _tell_incidents(pools: Iterable[PoolPlan]) -> None:

@@ -1,6 +1,6 @@
 """What is broken on a node in a play, and put right again; nothing of it touches a GPU, or what is outside the node.
 
-Each function breaks one thing and returns what repairs it.
+Each function breaks one thing and returns what repairs it, where somebody has to.
 """
 
 from __future__ import annotations
@@ -30,12 +30,18 @@ def freeze(place: Place, uid: str) -> Callable[[], None]:
     Raises:
         SandboxError: the pod has no process.
     """
-    stopped = sorted(_processes(place, uid))
-    if not stopped:
-        message = f"no process of the pod {uid} is in a control group of {place.node}."
-        raise SandboxError(message, f"Look what runs there: python -m sandbox.real_node log {place.cluster}.")
+    stopped = _found(place, uid)
     _signal(stopped, signal.SIGSTOP)
     return lambda: _signal(stopped, signal.SIGCONT)
+
+
+def kill(place: Place, uid: str) -> None:
+    """Kill all processes of a pod, without a word to them; its kubelet starts them anew.
+
+    Raises:
+        SandboxError: the pod has no process.
+    """
+    _signal(_found(place, uid), signal.SIGKILL)
 
 
 def hide_driver(place: Place) -> Callable[[], None]:
@@ -46,6 +52,14 @@ def hide_driver(place: Place) -> Callable[[], None]:
     """
     _run(place, ["mount", "-t", "tmpfs", "-o", "ro", "hidden", _LIBRARIES])
     return lambda: _run(place, ["umount", _LIBRARIES])
+
+
+def _found(place: Place, uid: str) -> list[int]:
+    found = sorted(_processes(place, uid))
+    if not found:
+        message = f"no process of the pod {uid} is in a control group of {place.node}."
+        raise SandboxError(message, f"Look what runs there: python -m sandbox.real_node log {place.cluster}.")
+    return found
 
 
 def _processes(place: Place, uid: str) -> Iterator[int]:

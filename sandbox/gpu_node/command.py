@@ -14,8 +14,11 @@ from gpu_pools.text.files import write_whole
 from sandbox.cli import commands
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.gpu_node import machine as machines
+from sandbox.gpu_node.costs import Costs
 from sandbox.gpu_node.document import LEFT_ALONE, Step, document, steps_table
-from sandbox.gpu_node.play import STACK, Play
+from sandbox.gpu_node.play import Play
+from sandbox.gpu_node.rollout import Rollout
+from sandbox.gpu_node.stage import STACK
 from sandbox.real_node import allowed, own_gpus
 from sandbox.stack.state import find_sandbox, root
 from sandbox.system.errors import SandboxError
@@ -26,13 +29,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox.gpu_node.machine import Machine
+    from sandbox.gpu_node.stage import Stage
     from sandbox.system.progress import Progress
 
 _DIFFERS: Final = 3
 _STACKS: Final = "stacks"
+#: By what the command line names them.
+PLAYS: Final[dict[str, type[Stage]]] = {"": Play, "costs": Costs, "rollout": Rollout}
 
 
-def recorded(folder: Path, *, costs: bool = False) -> int:
+def recorded(folder: Path, which: str) -> int:
     """Run the command as a process of its own, and record what it prints; returns its exit code.
 
     Raises:
@@ -47,19 +53,19 @@ def recorded(folder: Path, *, costs: bool = False) -> int:
         "--out",
         str(folder),
         "--no-recording",
-        *(["--costs"] if costs else []),
+        *([f"--{which}"] if which else []),
     ]
     with explained(folder, "write"):
         return record(command, folder / "terminal.cast")
 
 
-def play(folder: Path, progress: Progress, *, costs: bool = False) -> int:
+def play(folder: Path, which: str, progress: Progress) -> int:
     """Play, whatever comes of it take all down, and write the folder; returns 0 where all was as it should be, else 3.
 
     Args:
         folder: where to.
+        which: of PLAYS.
         progress: told what is done.
-        costs: measure what sharing costs, instead of the play.
 
     Raises:
         SandboxError: the machine does not allow it, the stack cannot be brought up, or a file cannot be written.
@@ -73,10 +79,10 @@ def play(folder: Path, progress: Progress, *, costs: bool = False) -> int:
     # What else is asked of the stack finds its file there.
     os.environ["GPU_POOLS_STACKS_DIR"] = str(stack_file.parent.resolve())
     commands.down(STACK, progress)
-    it = Play(machine, find_sandbox(STACK), stack_file, progress)
+    it = PLAYS[which](machine, find_sandbox(STACK), stack_file, progress)
     ended = ""
     try:
-        it.measure(folder) if costs else it.run()
+        it.run(folder)
     except (ApiError, UnreachableError) as error:
         ended = str(error)
         raise SandboxError(ended, f"What was seen until then is in {folder}.") from error
@@ -105,7 +111,7 @@ def _tell(machine: Machine, progress: Progress) -> None:
     progress.note(f"its sandbox is {root() / STACK}; no setting of a GPU is changed")
 
 
-def _take_down(it: Play, progress: Progress) -> None:
+def _take_down(it: Stage, progress: Progress) -> None:
     """Through the stack's own way; where that fails, by throwing this sandbox away: nothing may be left on the machine."""
     try:
         it.clear()
@@ -115,7 +121,7 @@ def _take_down(it: Play, progress: Progress) -> None:
         commands.throw_away(STACK, progress)
 
 
-def _after(it: Play, before: dict[str, Any]) -> dict[str, Any]:
+def _after(it: Stage, before: dict[str, Any]) -> dict[str, Any]:
     """The settings before and after, and a step that says whether they are the same."""
     begun = time.monotonic()
     try:
@@ -128,7 +134,7 @@ def _after(it: Play, before: dict[str, Any]) -> dict[str, Any]:
     return {"before": before, "after": after}
 
 
-def _write(folder: Path, machine: Machine, it: Play, written: dict[str, Any]) -> None:
+def _write(folder: Path, machine: Machine, it: Stage, written: dict[str, Any]) -> None:
     texts = {
         "result.json": json.dumps(written, indent=1) + "\n",
         "nvml.json": json.dumps(machine.reading, indent=1) + "\n",

@@ -34,7 +34,9 @@ config:
       gpuModel: {model}
       gpusPerNode: {gpus}
       sharing: declared
-"""
+{rollout}"""
+#: That nodes change in their turn, for a declaration whose pods may lose nothing.
+NODE_BY_NODE: Final = "      rollout: {{maxUnavailable: 1, drainTimeoutSeconds: {seconds}, podsThatStay: {staying}}}\n"
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ def gpu_settings(reading: dict[str, Any]) -> dict[str, Any]:
     return {gpu["uuid"]: {key: gpu[key] for key in _SETTINGS} | _besides(gpu["uuid"]) for gpu in reading["gpus"]}
 
 
-def stack_text(sharing: str, machine: Machine, *, smoke_test: bool = False) -> str:
-    """The stack file of a declaration."""
+def stack_text(sharing: str, machine: Machine, *, smoke_test: bool = False, rollout: str = "") -> str:
+    """The stack file of a declaration; `rollout` is a line of its pool, as NODE_BY_NODE has it."""
     return _STACK.format(
         sharing=sharing,
         pool=POOL,
@@ -105,6 +107,7 @@ def stack_text(sharing: str, machine: Machine, *, smoke_test: bool = False) -> s
         gpus=machine.gpus,
         driver=machine.reading["driver"],
         smoke_test=str(smoke_test).lower(),
+        rollout=rollout,
     )
 
 

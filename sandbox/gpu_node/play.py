@@ -1,46 +1,24 @@
-"""The play: sharing is declared, changed while pods compute, broken and put right, and what is seen is written down.
-
-Each step looks until it sees what it should, or its time is over; then the next one goes on, since each tells something of its
-own. Only what ends the stack ends the play.
-"""
+"""The play: sharing is declared, changed while pods compute, broken and put right, and what is seen is written down."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
-from sandbox.cli import commands
-from sandbox.cluster.api import Api
-from sandbox.cluster.api_errors import ApiError, UnreachableError
-from sandbox.gpu_node import breaking, mps_limits, pods, sharing_costs
-from sandbox.gpu_node.document import Step
-from sandbox.gpu_node.machine import POOL, stack_text
-from sandbox.real_node.place import Place
-from sandbox.stack import real_nodes
-from sandbox.system.errors import SandboxError
+from sandbox.gpu_node import breaking, mps_limits, pods
+from sandbox.gpu_node.stage import EXCLUSIVE, NODE, NODE_PATH, POD_SECONDS, Stage, time_slicing, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpu_pools.evidence.verdicts import Evidence
-    from sandbox.gpu_node.machine import Machine
-    from sandbox.stack.state import Sandbox
-    from sandbox.system.progress import Progress
-
-STACK: Final = "gpu-node"
-NODE: Final = f"{POOL}-0"
 REPLICAS: Final = (2, 4, 8)
-EXCLUSIVE: Final = "{exclusive: {}}"
 CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 _CONFIG: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-device-plugin"
-_NODE: Final = f"/api/v1/nodes/{NODE}"
 _SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
 _OPERANDS: Final = "/api/v1/namespaces/gpu-operator/pods"
 _PLUGIN_PODS: Final = f"{_OPERANDS}?labelSelector=app=nvidia-device-plugin-daemonset"
@@ -48,33 +26,19 @@ _VERIFIERS: Final = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods"
 _VERIFIER_PODS: Final = f"{_VERIFIERS}?labelSelector=app.kubernetes.io/name={VERIFIER_APP}"
 _SECOND: Final = "nvidia-device-plugin-static"
 _LIKELY: Final = re.compile(r"Likely cause: (.*?)(?:; seen: |$)")
-_POD_SECONDS: Final = 90.0
 _FAULT_SECONDS: Final = 120.0
-_LOOK_SECONDS: Final = 0.5
 
 
-class Play:
-    """One play on one machine; `steps` has what was seen so far."""
+class Play(Stage):
+    """Sharing that changes, and what breaks."""
 
-    def __init__(self, machine: Machine, sandbox: Sandbox, stack_file: Path, progress: Progress) -> None:
-        """Nothing is declared yet."""
-        self._machine, self._file, self._progress = machine, stack_file, progress
-        self._folder = sandbox.existing_cluster
-        self._place = Place(self._folder, NODE)
-        self._made = 0
-        self.steps: list[Step] = []
-        self.evidence: Evidence | None = None
-
-    def run(self) -> None:
-        """Play all of it.
-
-        Raises:
-            SandboxError: the stack cannot be brought up.
-        """
+    def run(self, folder: Path) -> None:
+        """Play all of it."""
+        del folder
         self._declare("exclusive", EXCLUSIVE, 1)
         self._fill(1)
         for replicas in REPLICAS:
-            self._declare(f"time-slicing {replicas}", f"{{timeSlicing: {{replicas: {replicas}}}}}", replicas)
+            self._declare(f"time-slicing {replicas}", time_slicing(replicas), replicas)
             self._fill(replicas)
         self._limits(REPLICAS[-1])
         self._faults()
@@ -86,82 +50,12 @@ class Play:
         if self._machine.gpus > 1:
             self._whole_node()
         # It wants every share of a node, so nobody else may hold one.
-        self._declare("time-slicing 4 with its smoke test", "{timeSlicing: {replicas: 4}}", 4, smoke_test=True)
+        self._declare("time-slicing 4 with its smoke test", time_slicing(4), 4, smoke_test=True)
         if self._machine.gpus > 1:
             self._spread()
         self._two_shares()
 
-    def measure(self, folder: Path) -> None:
-        """What sharing costs, by pods and by processes: two documents of the bench in a folder.
-
-        Raises:
-            SandboxError: the stack cannot be brought up, or the client not be compiled.
-        """
-        self._declare(f"time-slicing {REPLICAS[-1]}", f"{{timeSlicing: {{replicas: {REPLICAS[-1]}}}}}", REPLICAS[-1])
-        sharing_costs.put_image(self._place)
-        begun = time.monotonic()
-        sharing_costs.make_job(self._api(), self._file)
-        good = _until(lambda: sharing_costs.running(self._api()) == REPLICAS[-1], _POD_SECONDS)
-        self._told(f"{REPLICAS[-1]} pods of a bench", begun, "all run", f"{sharing_costs.running(self._api())} run", good=good)
-        for name, kubeconfig in (("pods", self._folder / "kubeconfig"), ("processes", None)):
-            begun = time.monotonic()
-            try:
-                observed = sharing_costs.together(sharing_costs.measured(folder / f"costs-{name}.json", kubeconfig))
-            except SandboxError as error:
-                observed = ""
-                self._progress.note(error.message)
-            step = f"{REPLICAS[-1]} {name} together, of what one does alone"
-            self._told(step, begun, "figures", observed or "nothing", good=bool(observed))
-            self.clear()
-
-    def clear(self) -> None:
-        """Take the pods away: a stack with pods that it does not know of is not taken down."""
-        if not (self._folder / "kubeconfig").exists():
-            return
-        sharing_costs.remove_job(self._api())
-        for name in self._pods():
-            pods.remove(self._api(), name)
-        _until(lambda: not self._pods() and not sharing_costs.pods(self._api()), _POD_SECONDS)
-
-    def versions(self) -> dict[str, str]:
-        """What the node object says of its kubelet and runtime; empty where there is none."""
-        if not (self._folder / "kubeconfig").exists():
-            return {}
-        info: dict[str, Any] = ((self._node() or {}).get("status") or {}).get("nodeInfo") or {}
-        return {key: str(info[key]) for key in ("kubeletVersion", "containerRuntimeVersion", "osImage") if key in info}
-
     # --- sharing ------------------------------------------------------------------------------------------
-
-    def _declare(self, name: str, sharing: str, replicas: int, *, smoke_test: bool = False) -> None:
-        """Declare it, bring it up, see that the verifier confirms it and that whoever computes was left alone."""
-        before = self._computing()
-        wanted = self._machine.gpus * replicas
-        text = stack_text(sharing, self._machine, smoke_test=smoke_test)
-        self._file.write_text(text, encoding="utf-8")
-        begun = time.monotonic()
-        seen = commands.up(STACK, self._progress, real_nodes.OWN)
-        evidence = self._collect()
-        # The first look has its evidence with it; what is kept is the last that proved everything.
-        self.evidence = evidence if evidence and evidence.verdict is Verdict.PROVEN else self.evidence
-        found = self._allocatable()
-        verdict = evidence.verdict.value if evidence else "no evidence"
-        good = seen.holds and found == wanted and verdict == Verdict.PROVEN.value
-        self._told(name, begun, f"gpu {wanted}, proven", f"gpu {found}, {verdict}", good=good)
-        if before:
-            self._untouched(name, before)
-
-    def _untouched(self, name: str, before: dict[str, pods.Seen]) -> None:
-        begun = time.monotonic()
-
-        def still() -> bool:
-            now = self._pods()
-            return all(pod in now and now[pod].goes_on(seen) for pod, seen in before.items())
-
-        good = _until(still, _POD_SECONDS)
-        now = self._pods()
-        lost = [pod for pod, seen in before.items() if pod not in now or not now[pod].goes_on(seen)]
-        observed = f"{len(before) - len(lost)} of {len(before)} go on" + (f"; not: {', '.join(lost)}" if lost else "")
-        self._told(f"{name}: pods that computed", begun, "same containers, still computing", observed, good=good)
 
     def _fill(self, replicas: int) -> None:
         """As many pods as there are shares, and one more, which must wait for a reason of the scheduler's."""
@@ -170,7 +64,7 @@ class Play:
         while self._made <= wanted:
             pods.make(self._api(), f"work-{self._made}", NODE)
             self._made += 1
-        good = _until(lambda: self._shares() == (wanted, 1), _POD_SECONDS)
+        good = until(lambda: self._shares() == (wanted, 1), POD_SECONDS)
         computing, waiting = self._shares()
         why = next((one.why for one in self._pods().values() if not one.rounds), "")
         observed = f"{computing} compute, {waiting} waits: {why.partition(', ')[0]}"
@@ -180,7 +74,7 @@ class Play:
         """A pod that asks for all GPUs of the node, which are its own alone: it computes on each."""
         begun, known = time.monotonic(), {gpu["uuid"] for gpu in self._machine.reading["gpus"]}
         pods.make(self._api(), "whole", NODE, self._machine.gpus)
-        good = _until(lambda: "whole" in self._computing(), _POD_SECONDS)
+        good = until(lambda: "whole" in self._computing(), POD_SECONDS)
         gpus = self._pods()["whole"].gpus
         name, declared = f"a pod of {self._machine.gpus} GPUs", f"computes on {self._machine.gpus} GPUs that NVML knows"
         observed = f"computes on {len(known & set(gpus))} GPUs that NVML knows"
@@ -192,7 +86,7 @@ class Play:
         begun, number = time.monotonic(), self._machine.gpus
         for index in range(number):
             pods.make(self._api(), f"spread-{index}", NODE)
-        good = _until(lambda: len(self._computing()) == number, _POD_SECONDS)
+        good = until(lambda: len(self._computing()) == number, POD_SECONDS)
         used = {gpu for one in self._computing().values() for gpu in one.gpus}
         declared = f"on {number} GPUs"
         self._told(f"{number} pods of a share each", begun, declared, f"on {len(used)} GPUs", good=good and len(used) == number)
@@ -202,7 +96,7 @@ class Play:
         """Two shares may be of one GPU, which is no more than one: the plugin refuses them, and the kubelet fails the pod."""
         begun = time.monotonic()
         pods.make(self._api(), "two-shares", NODE, 2)
-        good = _until(lambda: self._pods()["two-shares"].phase == "Failed", _POD_SECONDS)
+        good = until(lambda: self._pods()["two-shares"].phase == "Failed", POD_SECONDS)
         found = self._pods()["two-shares"]
         good = good and "maximum request size for shared resources is 1" in found.why
         self._told("a pod of 2 shares", begun, "refused", f"{found.phase}: {found.why}", good=good)
@@ -220,9 +114,6 @@ class Play:
         seen = self._pods().values()
         waiting = [one for one in seen if one.phase == "Pending" and "Insufficient nvidia.com/gpu" in one.why]
         return len(self._computing()), len(waiting)
-
-    def _computing(self) -> dict[str, pods.Seen]:
-        return {name: one for name, one in self._pods().items() if one.phase == "Running" and one.rounds}
 
     # --- faults -------------------------------------------------------------------------------------------
 
@@ -243,10 +134,10 @@ class Play:
         repair = happens()
         try:
             if silent:
-                found = _until(lambda: self._verdict() is not Verdict.PROVEN, _FAULT_SECONDS)
+                found = until(lambda: self._verdict() is not Verdict.PROVEN, _FAULT_SECONDS)
                 self._told(name, begun, "not proven", self._reason() if found else "still proven", good=found)
             else:
-                found = _until(lambda: self._verdict() is Verdict.DIFFERS, _FAULT_SECONDS)
+                found = until(lambda: self._verdict() is Verdict.DIFFERS, _FAULT_SECONDS)
                 self._told(name, begun, "found", self._why() if found else "not found", good=found)
         finally:
             repair()
@@ -255,7 +146,7 @@ class Play:
     def _proven_again(self, name: str) -> None:
         begun = time.monotonic()
         wanted = self._machine.gpus * REPLICAS[-1]
-        good = _until(lambda: self._verdict() == Verdict.PROVEN and self._allocatable() == wanted, _FAULT_SECONDS)
+        good = until(lambda: self._verdict() == Verdict.PROVEN and self._allocatable() == wanted, _FAULT_SECONDS)
         self._told(f"{name}: put right", begun, "proven", "proven" if good else self._why(), good=good)
 
     def _edit_config(self) -> Callable[[], object]:
@@ -269,12 +160,12 @@ class Play:
         name, key = "label moved by hand", self._key()
         others = sorted(set(self._api().list(_CONFIG)["data"]) - {key})
         begun = time.monotonic()
-        self._api().patch(_NODE, {"metadata": {"labels": {CONFIG_LABEL: others[0]}}})
-        good = _until(lambda: self._key() == key or self._verdict() == Verdict.DIFFERS, _FAULT_SECONDS)
+        self._api().patch(NODE_PATH, {"metadata": {"labels": {CONFIG_LABEL: others[0]}}})
+        good = until(lambda: self._key() == key or self._verdict() == Verdict.DIFFERS, _FAULT_SECONDS)
         back = self._key() == key
         self._told(name, begun, "found, or put back by NFD", "put back" if back else self._why(), good=good)
         if not back:
-            self._api().patch(_NODE, {"metadata": {"labels": {CONFIG_LABEL: key}}})
+            self._api().patch(NODE_PATH, {"metadata": {"labels": {CONFIG_LABEL: key}}})
         self._proven_again(name)
 
     def _key(self) -> str:
@@ -303,7 +194,7 @@ class Play:
             new = [pod for pod in self._named(_PLUGIN_PODS) if pod["metadata"]["uid"] != old["metadata"]["uid"]]
             return any(map(_is_ready, new)) and self._allocatable() == wanted and self._verdict() is Verdict.PROVEN
 
-        good = _until(back, _FAULT_SECONDS)
+        good = until(back, _FAULT_SECONDS)
         self._told("plugin's pod deleted", begun, f"gpu {wanted}, proven", f"gpu {self._allocatable()}", good=good)
         self._untouched("plugin's pod deleted", before)
 
@@ -333,17 +224,6 @@ class Play:
 
     # --- looks --------------------------------------------------------------------------------------------
 
-    def _told(self, name: str, begun: float, declared: str, observed: str, *, good: bool) -> None:
-        step = Step(name, time.monotonic() - begun, declared, observed, good)
-        self.steps.append(step)
-        self._progress.note(f"{name}: {observed} ({'ok' if good else f'NOT as it should be: {declared}'}, {step.seconds:.1f} s)")
-
-    def _collect(self) -> Evidence | None:
-        try:
-            return commands.verify(STACK, self._progress)
-        except EvidenceError:
-            return None
-
     def _verdict(self) -> Verdict | None:
         evidence = self._collect()
         return evidence.verdict if evidence else None
@@ -361,30 +241,6 @@ class Play:
         nodes = [node for pool in evidence.pools for node in pool.nodes] if evidence else []
         return "; ".join(f"{node.verdict.value}: {node.reason}" for node in nodes) or "no evidence"
 
-    def _api(self) -> Api:
-        return Api.at(self._folder / "kubeconfig")
-
-    def _node(self) -> Any:  # noqa: ANN401 - an object of the API
-        return self._api().get(_NODE)
-
-    def _allocatable(self) -> int:
-        return int(((self._node() or {}).get("status") or {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
-
-    def _pods(self) -> dict[str, pods.Seen]:
-        return pods.look(self._api(), self._place) if (self._folder / "kubeconfig").exists() else {}
-
 
 def _is_ready(pod: dict[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or [])
-
-
-def _until(holds: Callable[[], bool], seconds: float) -> bool:
-    """Look until something is so; whether it was within the time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        # An API server that is busy for a moment is asked again.
-        with contextlib.suppress(ApiError, UnreachableError):
-            if holds():
-                return True
-        time.sleep(_LOOK_SECONDS)
-    return False

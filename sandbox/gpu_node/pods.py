@@ -1,4 +1,7 @@
-"""The GPU pods of a play: each asks for one GPU as users' pods do, and computes on it until it is taken away."""
+"""The GPU pods of a play: each asks for one GPU as users' pods do, and computes on it until it is taken away.
+
+They may keep a ledger, in a folder of the node: who computes there cannot write to it any more once it was killed.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from sandbox.cluster.api_errors import ApiError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sandbox.cluster.api import Api
     from sandbox.real_node.place import Place
 
 _PODS: Final = "/api/v1/namespaces/default/pods"
+#: Which pod it is, for a disruption budget.
+NAME: Final = "gpu-node-pod"
+_LEDGERS: Final = "/var/lib/gpu-node-ledgers"
 _APP: Final = "gpu-node-work"
 _PROGRAM: Final = Path(__file__).parent / "work.py"
 #: The real node's registry has it: this machine's Python.
@@ -21,6 +29,19 @@ _IMAGE: Final = "sandbox.invalid/python:own"
 _BEGINS: Final = re.compile(r"begins on (GPU-[^\n]*)")
 _ROUND: Final = re.compile(r"round (\d+) is right")
 _MISSING: Final = 404
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a pod does once it is told to go.
+
+    Attributes:
+        seconds: how long it then goes on, to the end of what it has begun.
+        grace: how long it may, as it declares.
+    """
+
+    seconds: float
+    grace: int = 30
 
 
 @dataclass(frozen=True)
@@ -35,6 +56,7 @@ class Seen:
         why: what the scheduler, or the container, says where it does not run.
         rounds: how many right sums its log tells of.
         gpus: UUIDs of those that it computes on.
+        is_going: whether it was told to go.
     """
 
     name: str
@@ -44,6 +66,7 @@ class Seen:
     why: str
     rounds: int
     gpus: tuple[str, ...] = ()
+    is_going: bool = False
 
     def goes_on(self, before: Seen) -> bool:
         """Whether it is the same container as before, and has computed since."""
@@ -51,8 +74,8 @@ class Seen:
         return same and self.rounds > before.rounds
 
 
-def make(api: Api, name: str, node: str, gpus: int = 1) -> None:
-    """Make a pod that wants so many GPUs, or shares, of a node."""
+def make(api: Api, name: str, node: str, gpus: int = 1, work: Work | None = None) -> None:
+    """Make a pod that wants so many GPUs, or shares, of a node; with work it keeps a ledger of it."""
     container: dict[str, Any] = {
         "name": "work",
         "image": _IMAGE,
@@ -67,7 +90,14 @@ def make(api: Api, name: str, node: str, gpus: int = 1) -> None:
         "terminationGracePeriodSeconds": 5,
         "containers": [container],
     }
-    api.create(_PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": _APP}}, "spec": spec})
+    if work:
+        spec["terminationGracePeriodSeconds"] = work.grace
+        spec["volumes"] = [{"name": "ledgers", "hostPath": {"path": _LEDGERS, "type": "DirectoryOrCreate"}}]
+        container["volumeMounts"] = [{"name": "ledgers", "mountPath": _LEDGERS}]
+        container["env"] = [{"name": "UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]
+        container["command"] += ["inf", f"{_LEDGERS}/{name}.$(UID)", str(work.seconds)]
+    metadata = {"name": name, "labels": {"app": _APP, NAME: name}}
+    api.create(_PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
 def remove(api: Api, name: str) -> None:
@@ -85,6 +115,17 @@ def look(api: Api, place: Place) -> dict[str, Seen]:
     return {pod["metadata"]["name"]: _seen(pod, place) for pod in found}
 
 
+def lost(place: Place, present: Collection[str]) -> list[str]:
+    """The pods that have begun something, have not signed off and are no longer there, by name.
+
+    Args:
+        place: of the node.
+        present: uids of the pods that are there.
+    """
+    entries = {path: path.name.rpartition(".") for path in (place.root / _LEDGERS.lstrip("/")).glob("*")}
+    return sorted(name for path, (name, _, uid) in entries.items() if uid not in present and path.read_text("utf-8") != "saved")
+
+
 def _seen(pod: dict[str, Any], place: Place) -> Seen:
     meta, status = pod["metadata"], pod["status"]
     containers = status.get("containerStatuses") or []
@@ -100,7 +141,7 @@ def _seen(pod: dict[str, Any], place: Place) -> Seen:
     # The kubelet says of the pod itself what it refuses.
     refused = f"{status['reason']}: {status.get('message', '')}" if status.get("reason") else ""
     why = next(filter(None, [refused, *said]), "")
-    return Seen(meta["name"], meta["uid"], status["phase"], identity, why, rounds, gpus)
+    return Seen(meta["name"], meta["uid"], status["phase"], identity, why, rounds, gpus, "deletionTimestamp" in meta)
 
 
 def _said(container: dict[str, Any]) -> str:

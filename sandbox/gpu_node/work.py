@@ -2,7 +2,10 @@
 
 A program of its own, on Python's library and the driver's libcuda alone: the kernel is PTX, which the driver compiles. Each round
 is a line, so that whoever reads the pod's log sees that it still computes. It ends with 1 at the first wrong sum or error, and
-with 0 after as many rounds as its argument says; without one it goes on.
+with 0 after as many rounds as its first argument says; without one it goes on until SIGTERM.
+
+With two arguments more it keeps a ledger: a file, in which it signs in before it begins. At SIGTERM it computes on for so many
+seconds, as one that has to come to the end of something, and only then signs off. Who is killed before that can write nothing.
 """
 
 import array
@@ -11,6 +14,7 @@ import signal
 import sys
 import time
 import uuid
+from pathlib import Path
 
 COUNT, BLOCK = 1 << 20, 256
 PAUSE_SECONDS = 0.25
@@ -131,22 +135,48 @@ class Adding:
         return self._found.raw == self._right
 
 
-def main(rounds: float) -> None:
-    """Compute so many rounds, or until told to end."""
-    # The first process of a container is sent nothing that it does not ask for.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+class Leaving:
+    """When to end: at once after SIGTERM, or so many seconds later."""
+
+    def __init__(self, seconds: float) -> None:
+        """Not yet. The first process of a container is sent nothing that it does not ask for."""
+        self._seconds, self._end = seconds, float("inf")
+        signal.signal(signal.SIGTERM, self._told)
+
+    def _told(self, *_: object) -> None:
+        self._end = min(self._end, time.monotonic() + self._seconds)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() >= self._end
+
+
+def main(rounds: float, ledger: "Path | None" = None, seconds: float = 0) -> None:
+    """Compute so many rounds, or until told to end and so many seconds after that; keep a ledger, where there is one."""
+    leaving = Leaving(seconds)
+    if ledger:
+        ledger.write_text("begun")
     cuda = Cuda()
     gpus = [Adding(cuda, index) for index in start(cuda)]
     say(f"begins on {', '.join(gpu.uuid for gpu in gpus)}")
     number = 0
-    while number < rounds:
+    while number < rounds and not leaving.is_due:
         for gpu in gpus:
             if not gpu.is_right():
                 sys.exit(f"round {number}: a wrong sum on {gpu.uuid}")
         number += 1
         say(f"round {number} is right")
         time.sleep(PAUSE_SECONDS)
+    if ledger:
+        ledger.write_text("saved")
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else float("inf"))
+    match sys.argv[1:]:
+        case [until, file, after]:
+            main(float(until), Path(file), float(after))
+        case [until]:
+            main(float(until))
+        case _:
+            main(float("inf"))

@@ -84,6 +84,20 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
     assert json.loads(read_text(tmp_path / "out" / "evidence.json"))["verdict"] == "proven"
 
 
+def test_a_pool_changes_node_by_node_and_work_is_lost_only_where_that_was_declared(tmp_path: Path) -> None:
+    result = run(tmp_path, 1, "--rollout")
+    assert result["holds"]
+    steps = {step["name"]: step["observed"] for step in result["steps"]}
+    assert steps["time-slicing 8: nobody has to go: pods that computed"] == "4 of 4 go on"
+    refused = steps["exclusive, with a pod that may not go"]
+    assert refused.startswith("up failed: ")
+    assert refused.endswith("gpu 8"), "not cordoned"
+    lost = {name: observed for name, observed in steps.items() if name.endswith(": their work")}
+    last = "exclusive, pods that stay are deleted: their work"
+    assert lost.pop(last) == "2 worked, 0 are there; lost: minds-nothing; left on the node: nothing"
+    assert [observed.partition("; ")[2] for observed in lost.values()] == ["lost: nothing; left on the node: nothing"] * 3
+
+
 def test_what_sharing_costs_is_measured_by_pods_and_by_processes(tmp_path: Path) -> None:
     result = run(tmp_path, 1, "--costs")
     steps = {step["name"]: step["observed"] for step in result["steps"]}

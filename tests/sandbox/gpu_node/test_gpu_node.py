@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -20,7 +23,7 @@ from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.documents import read
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.reading import Reading
-from sandbox.gpu_node import document, machine, mps_limits
+from sandbox.gpu_node import document, machine, mps_limits, pods
 from sandbox.gpu_node.pods import Seen
 from sandbox.nvml import state
 from sandbox.real_node import own_gpus
@@ -31,6 +34,7 @@ from tests.verifier import nodes
 
 if TYPE_CHECKING:
     from sandbox.nvml.simulated import Machine
+    from sandbox.real_node.place import Place
 
 WORK = Path(machine.__file__).parent / "work.py"
 MIG_MANAGER = Path(own_gpus.__file__).parent / "operands" / "nvidia-mig-manager"
@@ -64,6 +68,12 @@ def test_a_machine_is_known_by_its_nvml_and_its_stack_can_be_planned(own: Path, 
     assert demanded(plan) == driver.VERSION, "the driver that the node has, whatever the chart brings"
     (planned,) = plan.pools
     assert (planned.name, dict(planned.advertises)) == (machine.POOL, {"nvidia.com/gpu": 8})
+    assert planned.pool.rollout is None
+    rollout = machine.NODE_BY_NODE.format(seconds=30, staying="delete")
+    file.write_text(machine.stack_text("{exclusive: {}}", found, rollout=rollout))
+    (planned,) = plan_config(read_stack_file(file)).pools
+    assert planned.pool.rollout
+    assert (planned.pool.rollout.drain_seconds, planned.pool.rollout.pods_that_stay) == (30, "delete")
 
 
 def test_its_node_gets_its_devices_and_its_driver(own: Path) -> None:
@@ -170,6 +180,29 @@ def test_the_pods_program_computes_and_sees_a_wrong_sum(tmp_path: Path, flags: t
         text = "".join(lines) + process.stderr.read()
     assert says in text
     assert (process.returncode == 0) == (not flags)
+
+
+@pytest.mark.parametrize(("number", "written"), [(signal.SIGTERM, "saved"), (signal.SIGKILL, "begun")])
+def test_who_is_told_to_go_comes_to_the_end_of_its_work_first_and_who_is_killed_has_lost_it(
+    tmp_path: Path, number: signal.Signals, written: str
+) -> None:
+    found = {**os.environ, "LD_LIBRARY_PATH": str(driver.make(tmp_path))}
+    ledgers = tmp_path / pods._LEDGERS.lstrip("/")
+    ledgers.mkdir(parents=True)
+    seconds = 1.0
+    command = [sys.executable, WORK, "inf", ledgers / "work.of-one.the-uid", str(seconds)]
+    with subprocess.Popen(command, env=found, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            process.stdout.readline()
+        begun = time.monotonic()
+        process.send_signal(number)
+        process.stdout.read()
+    assert (time.monotonic() - begun >= seconds) == (written == "saved")
+    assert (ledgers / "work.of-one.the-uid").read_text() == written
+    place = SimpleNamespace(root=tmp_path)
+    assert pods.lost(cast("Place", place), ["the-uid"]) == [], "who is there has lost nothing yet"
+    assert pods.lost(cast("Place", place), ["another"]) == (["work.of-one"] if written == "begun" else [])
 
 
 def test_a_pod_goes_on_only_in_the_same_container_and_if_it_computes() -> None:
