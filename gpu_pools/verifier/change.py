@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _POLL_SECONDS: Final = 2.0
 #: Between two requests to evict the same pods, and after one that failed, at most.
 _LONGEST_PAUSE_SECONDS: Final = 15.0
+#: Between two looks whether those have gone that were told to, at most.
+_LONGEST_LEAVING_SECONDS: Final = 5.0
 #: Who waits for others asks after this part of what it has waited, so often at least, and looks at everything so often.
 _PART_OF_WAIT, _LONGEST_IDLE_SECONDS, _LOOK_SECONDS = 0.05, 20.0, 120.0
 #: How long a device plugin takes to offer what the label says, at most: after that the proof tells what is wrong.
@@ -229,19 +231,21 @@ class Change:
         if self._at[0] is Step.LATE:
             # One may come after the other.
             began = self._late = self._late or began
-        late = self.now() - began >= self.manner.drain_seconds
+        left = began + self.manner.drain_seconds - self.now()
+        late = left <= 0
         if late and self.manner.staying == "stop":
             self._stop(node, seen)
         ask = self.node.delete if late and self.manner.staying == "delete" else self.node.evict
         if late:
             self._tell_late(node, seen)
-        went = False
-        for pod in seen.holders:
-            if not pod.leaves and movable(pod):
-                self._refused[pod.uid] = ask(pod)
-                went = went or not self._refused[pod.uid]
-        self.sleep(self._pause)
-        self._pause = _POLL_SECONDS if went else min(_LONGEST_PAUSE_SECONDS, self._pause * 1.5)
+        asked = [pod for pod in seen.holders if not pod.leaves and movable(pod)]
+        self._refused |= {pod.uid: ask(pod) for pod in asked}
+        refused = [pod for pod in asked if self._refused[pod.uid]]
+        if len(refused) < len(asked):
+            self._pause = _POLL_SECONDS
+        self.sleep(self._pause if late else min(self._pause, left))
+        # Who leaves may be gone at any moment, and the node is for nobody until then.
+        self._pause = min(_LONGEST_PAUSE_SECONDS if refused else _LONGEST_LEAVING_SECONDS, self._pause * 1.5)
 
     def _tell_late(self, node: dict[str, Any], seen: Seen) -> None:
         how = "deleted, whatever their disruption budgets say" if self.manner.staying == "delete" else "waited for"

@@ -115,7 +115,9 @@ class Rollout(Stage):
             pods.make(self._api(), f"work-{self._made}", NODE, work=pods.Work(_UNIT_SECONDS))
             self._made += 1
         good = until(lambda: len(self._computing()) == wanted, POD_SECONDS)
-        self._told(f"{wanted} pods", begun, f"{wanted} compute", f"{len(self._computing())} compute", good=good)
+        self._told(
+            f"{wanted} pod{'s' * (wanted > 1)}", begun, f"{wanted} compute", f"{len(self._computing())} compute", good=good
+        )
 
     def _ended(self, name: str, working: int, told: list[str]) -> None:
         """Whoever worked has gone and lost what was told, and nothing of the change is left on the node."""

@@ -73,6 +73,13 @@ def serve(trial: Trial) -> None:
     trial.wait_until(lambda: running(trial) == REPLICAS, "the Deployment runs")
 
 
+def leave(trial: Trial) -> None:
+    """Take the Deployment and its budget away: a cluster of others is to be as it was."""
+    trial.api().delete(f"{DEPLOYMENTS}/served")
+    trial.api().delete(f"{BUDGETS}/served")
+    trial.wait_until(lambda: not served(trial), "its pods have gone")
+
+
 def served(trial: Trial) -> list[dict[str, Any]]:
     """The pods that serve."""
     return [pod for pod in trial.api().list(PODS)["items"] if pod["metadata"].get("labels", {}).get("app") == "served"]

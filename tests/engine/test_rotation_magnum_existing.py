@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.engine.marks import ON_NODES
-from tests.engine.served import BUDGET, Served, cordoned, kill, marked, serve
+from tests.engine.served import BUDGET, Served, cordoned, kill, leave, marked, serve
 from tests.tiers import at_night
 
 if TYPE_CHECKING:
@@ -32,9 +32,11 @@ config:
     g2.10xlarge: {{gpuModel: NVIDIA A100-PCIE-40GB, gpusPerNode: 2}}
   gpu-pools:sharing:
     sliced: {{timeSlicing: {{replicas: 4}}}}
+  gpu-pools:operator: {{install: true}}
+  gpu-pools:nodeFeatureDiscovery: {{install: true}}
   gpu-pools:verification: {{deadlineSeconds: 60, intervalSeconds: 10}}
   gpu-pools:pools:
-    - {{name: serving, flavor: g2.5xlarge, count: 2, sharing: sliced, replace: surge, taints: ["gpu=yes:NoSchedule"]}}
+    - {{name: serving, flavor: g2.5xlarge, count: 2, sharing: sliced, replace: surge}}
 """
 THEIRS: Final = {"default-master", "default-worker", "apps"}
 
@@ -73,6 +75,7 @@ def test_the_old_declaration_takes_it_back(trial: Trial) -> None:
         trial.up().ok()
     assert served.fewest >= BUDGET
     _is_as_declared(trial)
+    leave(trial)
     trial.engine("destroy", "--yes", "--skip-preview").ok()
     assert {group["name"] for group in trial.magnum()["groups"]} == THEIRS
     trial.down().ok()

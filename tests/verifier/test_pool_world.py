@@ -418,6 +418,24 @@ def test_what_becomes_of_a_pod_that_does_not_go(staying: str, *, ends: bool) -> 
     assert left_over(world) == []
 
 
+@pytest.mark.parametrize(("staying", "stays", "least"), [("stop", False, 50.0), ("delete", True, 60.0 + 50.0)])
+def test_soon_after_the_last_pod_has_gone_the_change_goes_on(staying: str, least: float, *, stays: bool) -> None:
+    """One that needs 50 s to end, and one that is deleted when its time is over; each node keeps others waiting meanwhile."""
+    world = start(nodes=1, replicas=0, least=0, target=SEVENTHS)
+    world.pod("a", stays=stays, replica=False, grace=50.0)
+    (one,) = [replace(one, manner=replace(MANNER, staying=staying)) for one in changers(world, HALVES, "1")]
+    begun, seen = world.now, dict[str, float]()
+    while len(seen) < 2 and world.now < begun + 3 * least:
+        one.step()
+        world.wait(1)
+        if not world.pods:
+            seen.setdefault("gone", world.now - begun)
+        if world.nodes["a"]["metadata"]["labels"][MIG_CONFIG_LABEL] == "layout-3":
+            seen.setdefault("set", world.now - begun)
+    assert least <= seen["gone"] <= least + 4
+    assert seen["set"] <= seen["gone"] + 7
+
+
 def test_a_node_that_joined_and_whose_mig_manager_fails_is_mended_too() -> None:
     world = World(("a",))
     world.broken["a"] = "failed"

@@ -12,6 +12,8 @@ PAGE: Final = ROOT / "docs" / "on-an-h200.md"
 FOLDER: Final = ROOT / "docs" / "measured" / "h200-gpu-node"
 #: Of a machine with two GPUs.
 TWO: Final = FOLDER.parent / "h100-x2-gpu-node"
+#: Of a pool that changes node by node.
+ROLLOUT: Final = FOLDER.parent / "h100-rollout-gpu-node"
 _STEP: Final = re.compile(r"^• (.+?): (.+) \(ok, ([\d.]+) s\)$", re.MULTILINE)
 
 
@@ -50,9 +52,9 @@ def table() -> str:
     return "\n".join(rows)
 
 
-def table_of_two() -> str:
-    """The same of the machine with two GPUs, which was played once."""
-    result = json.loads((TWO / "result.json").read_text("utf-8"))
+def table_of(folder: Path) -> str:
+    """The same of a machine that was played once."""
+    result = json.loads((folder / "result.json").read_text("utf-8"))
     assert result["holds"]
     rows = [f"| {step['name']} | {step['observed']} | {step['seconds']:.1f} |" for step in result["steps"]]
     return "\n".join(["| step | seen | seconds |", "|---|---|---|", *rows])
@@ -60,7 +62,7 @@ def table_of_two() -> str:
 
 def written(page: str) -> str:
     """The page with its tables as the plays had them."""
-    for name, made in (("steps", table()), ("two", table_of_two())):
+    for name, made in (("steps", table()), ("two", table_of(TWO)), ("rollout", table_of(ROLLOUT))):
         begin, end = f"<!-- {name} -->\n", "\n<!-- end -->"
         before, found, rest = page.partition(begin)
         assert found
