@@ -114,15 +114,15 @@ def _judge_upgrade(
             remedy=f"Add it, e.g. `{_KUBE_TAG}: v1.34.2`: the Kubernetes version of the template's image.",
         )
         return ()
-    told = _version_of(cluster, magnum, images)
-    if told and (allowed := _refused_step(*told.values)):
-        old, new = told.values
+    version = _version_of(cluster, magnum, images)
+    if version and (allowed := _refused_step(*version.values)):
+        old, new = version.values
         problems.add(
-            f"{_CLUSTER}.{told.key}",
+            f"{_CLUSTER}.{version.key}",
             f"the cluster {cluster.name} has Kubernetes {old}, and cannot go to {new}: a version is never lowered, "
             "and raised by one minor version at a time",
             allowed=allowed,
-            remedy=f"Take a template whose {told.what} is of these, and go on from there in deploys of their own.",
+            remedy=f"Take a template whose {version.what} is of these, and go on from there in deploys of their own.",
         )
         return ()
     if cluster.driver != "heat" or magnum.newest < _HEAT_REFUSES:
