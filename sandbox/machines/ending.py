@@ -9,7 +9,8 @@ and in containerd v2.4.2 (internal/cri/server/container_stop.go):
 - A grace that is shortened later changes nothing for what ends already: the call to the runtime is not cancelled
   (kubernetes#113606). A pod that is deleted with a grace of 0 is gone from the API server at once, and its processes have these
   two seconds all the same.
-- Until its containers have ended the pod is Running and as ready as before; then it is Succeeded or Failed; then it goes.
+- Until its containers have ended the pod is Running and as ready as before; then it is Succeeded or Failed; then it goes. One
+  that never ran is Failed, too, before it goes (status/status_manager.go TerminatePod and canBeDeleted).
 
 No process runs in the pods that this is for, so a pod says by an annotation how long its own would need after SIGTERM. One that
 says nothing ends at once, without its hooks. All containers of a pod need the same; sidecars, which a kubelet ends last, and
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sandbox.machines import objects
+from sandbox.machines.outcomes import Finished
 
 if TYPE_CHECKING:
     from sandbox.machines.objects import Json
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 ENDS_AFTER: Final = "sandbox.gpu-pools/ends-after-seconds"
 NEVER: Final = "never"
 KILLED: Final = 137
+#: What becomes of a pod that is deleted before its containers have begun.
+NEVER_RAN: Final = Finished("ContainerStatusUnknown", "The container could not be located when the pod was terminated", KILLED)
 _LEAST_GRACE, _LEAST_AFTER_SIGTERM = 1, 2
 _SLEEP: Final = re.compile(r"\bsleep (\d+)\b")
 

@@ -19,7 +19,7 @@ from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects, work
 from sandbox.machines.backoff import Backoff
 from sandbox.machines.config_volumes import ConfigVolumes
-from sandbox.machines.ending import Ending, ending, takes_time
+from sandbox.machines.ending import NEVER_RAN, Ending, ending, takes_time
 from sandbox.machines.makers import Makers
 from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, pod_status
 from sandbox.machines.programs import Context, Program
@@ -145,12 +145,14 @@ class Kubelet:
 
     def _end(self, world: World, pod: Json, program: Program | None) -> None:
         life = self._lives.setdefault(objects.uid(pod), _remembered(pod))
-        if program is None and takes_time(pod) and life.started and objects.phase(pod) not in _ENDED:
-            left = life.left(pod, pod["metadata"]["deletionGracePeriodSeconds"], world.now)
-            if left > 0:
+        if program is None and takes_time(pod) and objects.phase(pod) not in _ENDED:
+            if not life.started:
+                self._report(world, pod, NEVER_RAN, life)
+            elif (left := life.left(pod, pod["metadata"]["deletionGracePeriodSeconds"], world.now)) > 0:
                 world.again_in(left)
                 return
-            self._ended(world, pod, life)
+            else:
+                self._ended(world, pod, life)
         life.pod = None
         world.delete_pod(pod, grace_seconds=0)
 

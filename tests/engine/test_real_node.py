@@ -321,6 +321,9 @@ ENDINGS: Final[dict[str, tuple[str, str, int, int]]] = {
 }
 
 
+NEVER_RUNS: Final = "never-runs"
+
+
 def ends(name: str, place: str, image: str) -> dict[str, Any]:
     program, after, grace, hook = ENDINGS[name]
     container: dict[str, Any] = {"name": "c", "image": image, "command": ["sh", "-c", program]}
@@ -328,6 +331,15 @@ def ends(name: str, place: str, image: str) -> dict[str, Any]:
         container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", str(hook)]}}}
     metadata = {"name": f"{name}-{place}", "labels": {"ends": "yes"}, "annotations": {ENDS_AFTER: after}}
     return {"metadata": metadata, "spec": {"nodeName": place, "terminationGracePeriodSeconds": grace, "containers": [container]}}
+
+
+def never_runs(place: str, image: str) -> dict[str, Any]:
+    """One whose volume nobody makes."""
+    made = ends("saves", place, image)
+    made["metadata"]["name"] = f"{NEVER_RUNS}-{place}"
+    made["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "of-nobody"}}]
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+    return made
 
 
 def told_of(pod: dict[str, Any]) -> tuple[str, str, bool, int | None]:
@@ -362,17 +374,24 @@ def ended(trial: Trial, listed: dict[str, Any], hurried: list[str]) -> tuple[dic
 
 @pytest.mark.sweep
 def test_pods_end_by_the_same_steps_and_as_late(trial: Trial) -> None:
-    """Also one whose grace is shortened while it ends: a kubelet does not mind."""
+    """Also one whose grace is shortened while it ends, which a kubelet does not mind; and one that never ran."""
     api = trial.api()
     (marker,) = [pod for pod in pods(trial, REAL) if workload(pod).startswith("gpu-pools-marker-")]
     image = marker["spec"]["containers"][0]["image"]
     for name in ENDINGS:
         for place in (REAL, BESIDE):
             api.create(PODS, ends(name, place, image))
+    for place in (REAL, BESIDE):
+        api.create(PODS, never_runs(place, image))
     query = f"{PODS}?labelSelector=ends"
-    trial.wait_until(lambda: {told_of(pod)[1] for pod in api.list(query)["items"]} == {"True"}, "all run", seconds=90)
+    # All but the two that never run.
+    trial.wait_until(
+        lambda: sorted(told_of(pod)[1] for pod in api.list(query)["items"]) == ["False"] * 2 + ["True"] * 2 * len(ENDINGS),
+        "all run that can",
+        seconds=90,
+    )
     seen, took = ended(trial, api.list(query), ["hurried"])
-    for name in ENDINGS:
+    for name in (*ENDINGS, NEVER_RUNS):
         assert seen[f"{name}-{REAL}"] == seen[f"{name}-{BESIDE}"], (name, took)
         assert abs(took[f"{name}-{BESIDE}"] - took[f"{name}-{REAL}"]) < SLACK, (name, took)
     least = {"saves": 3, "refuses": 6, "hooked": 4, "late": 5, "hurried": 8}

@@ -222,7 +222,7 @@ class Watch:
         # Who has ended is removed without a grace, by its kubelet.
         short = metadata.get("deletionGracePeriodSeconds", 30) < pod["spec"]["terminationGracePeriodSeconds"]
         if (gone or short) and pod["status"]["phase"] not in {"Succeeded", "Failed"}:
-            self.hurried.append(metadata["name"])
+            self.hurried.append(f"{metadata['name']}: {pod['status']['phase']}, {metadata.get('deletionGracePeriodSeconds')} s")
         self.fewest = min(self.fewest, sum(map(_is_ready, list(self._objects.values()))))
 
     def _node(self, event: dict[str, Any]) -> None:

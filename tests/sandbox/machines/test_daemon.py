@@ -412,6 +412,22 @@ def test_a_pod_has_its_grace_and_what_it_cannot_save_in_it_is_lost(site: Site) -
     site.until(lambda: lost(site) == ["forced-late", "late", "refuses"])
 
 
+@pytest.mark.sweep
+def test_a_pod_that_never_ran_has_failed_before_it_goes(site: Site) -> None:
+    metadata = {"name": "never", "annotations": {ENDS_AFTER: "2", work.LEDGER: "of-nobody"}}
+    site.api.create(PODS, {"metadata": metadata, "spec": {"nodeName": "gpu0", "containers": [{"name": "c", "image": "a:1"}]}})
+    site.until(lambda: "its ledger, ConfigMap of-nobody, is not there" in processes.log_tail(site.folder, "machines"))
+    listed = site.api.list(PODS)
+    site.api.delete(f"{PODS}/never")
+    phases = list[str]()
+    for event in site.api.watch(PODS, listed["metadata"]["resourceVersion"]):
+        phases.append(event["object"]["status"]["phase"])
+        if event["type"] == "DELETED":
+            break
+    assert phases[0] == "Pending"
+    assert phases[-1] == "Failed"
+
+
 def test_zz_without_a_policy_the_operands_go(site: Site) -> None:
     """Last: it takes the operator's work away (and puts it back)."""
     site.api.delete(f"{POLICY}/cluster-policy")
