@@ -6,7 +6,7 @@ Only data: it is judged in gpu_pools/clouds/magnum_cloud.py, and of a cluster th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +29,14 @@ class Named:
 
     id: str
     name: str
+
+
+_Thing = TypeVar("_Thing", bound=Named)
+
+
+def matching(name: str, things: Sequence[_Thing]) -> list[_Thing]:
+    """As OpenStack looks things up: an id comes before a name."""
+    return [thing for thing in things if thing.id == name] or [thing for thing in things if thing.name == name]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.judgement import Judgement, Unread
-from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named
+from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named, matching
 from gpu_pools.clouds.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.clouds.magnum_found import judge_found, notes_on_found
 from gpu_pools.clouds.magnum_generations import as_declared, judge_third
@@ -135,15 +135,10 @@ def _unchecked(cloud: Cloud, magnum: Magnum, wanted: Sequence[Need]) -> Iterator
         yield f"Nova's quota ({cloud.free.why})"
 
 
-def _matching(name: str, things: Sequence[Named]) -> list[Named]:
-    """As OpenStack looks things up: an id comes before a name."""
-    return [thing for thing in things if thing.id == name] or [thing for thing in things if thing.name == name]
-
-
 def _judge_need(need: Need, things: Sequence[Named] | Unread, problems: Problems) -> None:
     if isinstance(things, Unread):
         return
-    found = _matching(need.name, things)
+    found = matching(need.name, things)
     if not found:
         known = sorted({thing.name or thing.id for thing in things})
         near = difflib.get_close_matches(need.name, known, n=1)
@@ -168,7 +163,7 @@ def _judge_template_image(cluster: MagnumSettings, cloud: Cloud, magnum: Magnum,
     if cluster.template is None or isinstance(cloud.images, Unread) or ("image", cluster.template.image) in magnum.in_use:
         return
     name = cluster.template.image
-    found = [image for image in _matching(name, cloud.images) if isinstance(image, Image)]
+    found = [image for image in matching(name, cloud.images) if isinstance(image, Image)]
     if len(found) != 1:
         return
     wanted = [("os_distro", found[0].distro, "Magnum chooses its driver by it", "e.g. ubuntu or fedora-coreos")]
@@ -246,7 +241,7 @@ def _judge_room(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, ma
     if isinstance(cloud.flavors, Unread) or isinstance(cloud.free, Unread):
         return
     new = _new_machines(cluster, pools, magnum)
-    found = [(count, flavor) for count, name in new for flavor in _matching(name, cloud.flavors)[:1]]
+    found = [(count, flavor) for count, name in new for flavor in matching(name, cloud.flavors)[:1]]
     sizes = [(count, flavor) for count, flavor in found if isinstance(flavor, MachineFlavor)]
     asked = (
         ("machines", sum(count for count, _ in sizes), cloud.free.machines, 1),

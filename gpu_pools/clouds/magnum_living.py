@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.judgement import Unread
+from gpu_pools.clouds.magnum_answers import matching
 from gpu_pools.hardware.operands import parse_version
 from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.text.nested import at
@@ -210,7 +211,7 @@ def _version_of(cluster: MagnumSettings, magnum: Magnum, images: Sequence[Image]
 
 def _of_image(name: str, images: Sequence[Image]) -> str:
     """Empty where it has none, is not known, or several of that name say different ones."""
-    found = {image.kube_version for image in images if name in {image.id, image.name}}
+    found = {image.kube_version for image in matching(name, images)}
     return found.pop() if len(found) == 1 else ""
 
 

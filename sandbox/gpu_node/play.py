@@ -7,10 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.evidence.verdicts import Verdict
-from gpu_pools.proof.verifier_pods import VERIFIER_APP
-from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox.gpu_node import breaking, mps_limits, pods
-from sandbox.gpu_node.stage import EXCLUSIVE, NODE, NODE_PATH, POD_SECONDS, Stage, time_slicing, until
+from sandbox.gpu_node.stage import EXCLUSIVE, NODE, NODE_PATH, POD_SECONDS, VERIFIER_PODS, VERIFIERS, Stage, time_slicing, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +20,6 @@ _CONFIG: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-device-pl
 _SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
 _OPERANDS: Final = "/api/v1/namespaces/gpu-operator/pods"
 _PLUGIN_PODS: Final = f"{_OPERANDS}?labelSelector=app=nvidia-device-plugin-daemonset"
-_VERIFIERS: Final = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods"
-_VERIFIER_PODS: Final = f"{_VERIFIERS}?labelSelector=app.kubernetes.io/name={VERIFIER_APP}"
 _SECOND: Final = "nvidia-device-plugin-static"
 _LIKELY: Final = re.compile(r"Likely cause: (.*?)(?:; seen: |$)")
 _FAULT_SECONDS: Final = 120.0
@@ -199,7 +195,7 @@ class Play(Stage):
         self._untouched("plugin's pod deleted", before)
 
     def _freeze_verifier(self) -> Callable[[], object]:
-        (pod,) = self._named(_VERIFIER_PODS)
+        (pod,) = self._named(VERIFIER_PODS)
         return breaking.freeze(self._place, pod["metadata"]["uid"])
 
     def _hide_driver(self) -> Callable[[], object]:
@@ -215,12 +211,8 @@ class Play(Stage):
         return repair
 
     def _delete_verifier(self) -> None:
-        for pod in self._named(_VERIFIER_PODS):
-            self._api().delete(f"{_VERIFIERS}/{pod['metadata']['name']}")
-
-    def _named(self, path: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._api().list(path)["items"]
-        return [pod for pod in found if pod["spec"].get("nodeName") == NODE and "deletionTimestamp" not in pod["metadata"]]
+        for pod in self._named(VERIFIER_PODS):
+            self._api().delete(f"{VERIFIERS}/{pod['metadata']['name']}")
 
     # --- looks --------------------------------------------------------------------------------------------
 

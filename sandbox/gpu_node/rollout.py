@@ -13,24 +13,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.verifier.living_node import ANNOTATION
 from sandbox.cli import commands
 from sandbox.cli.commands import EngineFailedError
 from sandbox.gpu_node import breaking, pods
 from sandbox.gpu_node.machine import NODE_BY_NODE
-from sandbox.gpu_node.stage import EXCLUSIVE, NODE, POD_SECONDS, STACK, Stage, time_slicing, until
+from sandbox.gpu_node.stage import EXCLUSIVE, NODE, POD_SECONDS, STACK, VERIFIER_PODS, Stage, time_slicing, until
 from sandbox.stack import real_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIER_NAMESPACE}/leases"
-_VERIFIERS: Final = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods"
 _FIRST, _MORE, _FEWER = 4, 8, 2
 #: How long pods may take to go, how long these take, and how long the one that is killed would.
 _DRAIN_SECONDS, _UNIT_SECONDS, _TOO_LONG_SECONDS = 30, 6.0, 300.0
@@ -88,8 +83,7 @@ class Rollout(Stage):
         self._work(_MORE)
         begun, working = time.monotonic(), len(self._computing())
         self._write(time_slicing(_FEWER))
-        moments: tuple[Callable[[], object], ...] = (self._kill_engine, self._kill_changer)
-        seen = [bool(moment()) for moment in moments]
+        seen = [self._kill_engine(), self._kill_changer()]
         self._told(f"{name}: in time", begun, "both, with pods still there", f"{sum(seen)} of 2", good=all(seen))
         self._declare(name, time_slicing(_FEWER), _FEWER, ends_pods=True)
         self._ended(name, working, [])
@@ -177,9 +171,8 @@ class Rollout(Stage):
     def _kill_changer(self) -> bool:
         """Kill its processes in the midst; whether anybody was still to go."""
         going = self._going()
-        for pod in self._api().list(f"{_VERIFIERS}?labelSelector=app.kubernetes.io/name={VERIFIER_APP}")["items"]:
-            if pod["spec"].get("nodeName") == NODE:
-                breaking.kill(self._place, pod["metadata"]["uid"])
+        for pod in self._named(VERIFIER_PODS):
+            breaking.kill(self._place, pod["metadata"]["uid"])
         return bool(going)
 
     def _going(self) -> list[str]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Verdict
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox.cli import commands
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
@@ -36,6 +38,8 @@ NODE: Final = f"{POOL}-0"
 EXCLUSIVE: Final = "{exclusive: {}}"
 POD_SECONDS: Final = 90.0
 NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
+VERIFIERS: Final = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods"
+VERIFIER_PODS: Final = f"{VERIFIERS}?labelSelector=app.kubernetes.io/name={VERIFIER_APP}"
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -147,6 +151,11 @@ class Stage(ABC):
 
     def _node(self) -> Any:  # noqa: ANN401 - an object of the API
         return self._api().get(NODE_PATH)
+
+    def _named(self, path: str) -> list[dict[str, Any]]:
+        """The pods of a list that are on the node, and not about to go."""
+        found: list[dict[str, Any]] = self._api().list(path)["items"]
+        return [pod for pod in found if pod["spec"].get("nodeName") == NODE and "deletionTimestamp" not in pod["metadata"]]
 
     def _allocatable(self) -> int:
         return int(((self._node() or {}).get("status") or {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
