@@ -71,6 +71,27 @@ def pods_of(client: "ApiClient", namespace: str, selector: str) -> list[dict[str
     return listed(CoreV1Api(client).list_namespaced_pod, namespace, label_selector=selector)
 
 
+def daemon_sets_of(client: "ApiClient", namespace: str, selector: str) -> list[dict[str, Any]]:
+    """The same of DaemonSets."""
+    from kubernetes.client import AppsV1Api  # noqa: PLC0415 - it takes a second to load
+
+    return listed(AppsV1Api(client).list_namespaced_daemon_set, namespace, label_selector=selector)
+
+
+def revisions_of(client: "ApiClient", namespace: str, selector: str) -> list[dict[str, Any]]:
+    """The same of ControllerRevisions."""
+    from kubernetes.client import AppsV1Api  # noqa: PLC0415 - it takes a second to load
+
+    return listed(AppsV1Api(client).list_namespaced_controller_revision, namespace, label_selector=selector)
+
+
+def policies_of(client: "ApiClient") -> list[dict[str, Any]]:
+    """The ClusterPolicies of a cluster, as its API has them."""
+    from kubernetes.client import CustomObjectsApi  # noqa: PLC0415 - it takes a second to load
+
+    return listed(CustomObjectsApi(client).list_cluster_custom_object, "nvidia.com", "v1", "clusterpolicies")
+
+
 def listed(ask: Callable[..., Any], *arguments: str, **chosen: str) -> list[dict[str, Any]]:
     """What one of the client's methods lists, as the cluster's API has it."""
     answer = ask(*arguments, **chosen, _preload_content=False, _request_timeout=SECONDS)

@@ -3,7 +3,9 @@
 After an update of its release the operator replaces its programs node by node, and drivers minutes apart, while an update of the
 verifiers has one time limit for all nodes. A limit for the whole fleet would let each failed proof take as long as a fleet's
 drivers, so it is waited here: as long as nodes get done. How long that may take follows from the plan
-(gpu_pools/plan/driver_upgrades.py), and what is left is in gpu_pools/plan/operands_due.py.
+(gpu_pools/plan/driver_upgrades.py), and what is left is in gpu_pools/plan/operands_due.py. Where the driver's pods become others
+of the same version only their revisions tell, and these not before the operator has followed its policy: for that it gets a
+minute. It may have nothing to do.
 
 Nothing is refused here. Where a node has failed, nothing moves, or the cluster does not answer, the verifiers begin, and say on
 which node what is wrong. An update that replaces nothing costs one look. Not here: pools that are made, whose nodes get the new
@@ -12,25 +14,30 @@ pods at once, and an operator of another owner, which replaces nothing because o
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pulumi
 
 from gpu_pools.plan.before_upgrade import named
+from gpu_pools.plan.driver_revisions import SELECTOR, followed, older
 from gpu_pools.plan.driver_upgrades import turn_seconds, turns
 from gpu_pools.plan.operands_due import Due, Wanted, operands_due, others, wanted
 from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.proof.verifier_pods import DRIVER_NOTE
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+from gpu_pools.text.nested import at
 
 from . import _log
-from ._ask_first import client_of, nodes_of, once_known, pods_of
+from ._ask_first import client_of, daemon_sets_of, nodes_of, once_known, pods_of, policies_of, revisions_of
 
 _LOOK_EVERY: Final = 5.0
 _TOLD_EVERY: Final = 60.0
 #: Answers in a row that may fail to come: an API server may be away for a moment.
 _PATIENCE: Final = 5
+#: For the operator to follow its policy. It does at once; another pod of it needs the lease first.
+_FOLLOWS_WITHIN: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -54,22 +61,52 @@ def operand_hooks(
         clock: what the wait goes by.
     """
     shall = wanted(plan, planned)
-    if kubeconfig is None or (shall.driver is None and shall.chart is None):
+    if kubeconfig is None or shall == Wanted(by_hand=shall.by_hand):
         return []
     known, context = once_known(kubeconfig), getattr(plan.settings.cluster, "context", None)
 
-    async def wait(_change: pulumi.ResourceHookArgs) -> None:
-        if content := known():
-            await _wait(lambda: _look(content, context, planned.name, shall), plan, planned, clock or Clock())
+    async def wait(change: pulumi.ResourceHookArgs) -> None:
+        if not (content := known()):
+            return
+        runs, before = clock or Clock(), _note(change.old_inputs)
+        if before and shall.pods and before != shall.pods:
+            await _followed(lambda: _follows(content, context), runs)
+        await _wait(lambda: _look(content, context, planned.name, shall), plan, planned, runs)
 
     return [pulumi.ResourceHook(f"{name}-operands", wait)]
 
 
+def _note(inputs: Mapping[str, Any] | None) -> object:
+    """What the verifiers' pods say of the driver's, as they were; nothing where an earlier program has made them."""
+    return at(inputs, "spec", "template", "metadata", "annotations", DRIVER_NOTE)
+
+
 def _look(kubeconfig: str, context: str | None, pool: str, shall: Wanted) -> Due:
     client = client_of(kubeconfig, context)
-    selector = others(shall)
-    behind = pods_of(client, OPERATOR_NAMESPACE, selector) if selector else []
+    selectors = [others(shall)]
+    if shall.pods:
+        of_driver = (client, OPERATOR_NAMESPACE, SELECTOR)
+        selectors.append(older(daemon_sets_of(*of_driver), revisions_of(*of_driver)))
+    behind = [pod for selector in selectors if selector for pod in pods_of(client, OPERATOR_NAMESPACE, selector)]
     return operands_due(nodes_of(client), behind, pool, shall)
+
+
+def _follows(kubeconfig: str, context: str | None) -> bool:
+    """Whether the operator has followed its policy."""
+    client = client_of(kubeconfig, context)
+    return followed(policies_of(client), daemon_sets_of(client, OPERATOR_NAMESPACE, SELECTOR))
+
+
+async def _followed(look: Callable[[], bool], clock: Clock) -> None:
+    """Until the operator has followed its policy, or had the time for it; what cannot be asked is asked again."""
+    begun = clock.now()
+    while clock.now() - begun < _FOLLOWS_WITHIN:
+        try:
+            if await asyncio.to_thread(look):
+                return
+        except Exception:  # noqa: BLE001, S110 - whatever it is, a cluster that cannot be asked stops nothing
+            pass
+        await clock.sleep(_LOOK_EVERY)
 
 
 async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: Clock) -> None:

@@ -25,7 +25,7 @@ from gpu_pools.stack.charts import ChartSettings
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from . import _log
-from ._ask_first import SECONDS, client_of, nodes_of, once_known
+from ._ask_first import SECONDS, client_of, nodes_of, once_known, policies_of
 
 #: Kubeconfig of the cluster, and a context of it; without a kubeconfig the cluster is not asked.
 Reached = tuple[pulumi.Input[str] | None, str | None]
@@ -156,14 +156,8 @@ def _tell(problems: list[Problem]) -> None:
 
 
 def _nodes_and_policies(kubeconfig: str, context: str | None) -> Found:
-    from kubernetes.client import CustomObjectsApi  # noqa: PLC0415 - it takes a second to load
-
     client = client_of(kubeconfig, context)
-    nodes = nodes_of(client)
-    policies: Any = CustomObjectsApi(client).list_cluster_custom_object(
-        "nvidia.com", "v1", "clusterpolicies", _request_timeout=SECONDS
-    )
-    return Found(nodes, policies["items"])
+    return Found(nodes_of(client), policies_of(client))
 
 
 def _crd(kubeconfig: str, context: str | None) -> Mapping[str, Any] | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.hardware.operands import documented_kubernetes, parse_version, version_text
 from gpu_pools.hardware.releases import restarts_in_place
 from gpu_pools.plan.change_ids import rolling_options
-from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, brought, demanded, driver_pod_values, replaced_by_itself
+from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, brought, driver_pod_values, driver_pods_digest, replaced_by_itself
 from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, turn_seconds, turns
 from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.version_steps import operator_step
@@ -223,8 +223,7 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
     in_place = differ <= _NO_PART_OF_THE_DIGEST and not another
     because = "" if differ or not another else "Its version stays, but another operator makes other pods of it. "
     effect, happens = _driver_way(after, stay, in_place=in_place)
-    news = ("version" in differ and demanded(after) is not None) or (another and operand_chart(after) is not None)
-    waits = _waits(after, stay) if effect == "upgraded" and news else ""
+    waits = _waits(after, stay) if effect else ""
     yield Upkeep("the driver", *versions, (DRIVER_DAEMON_SET,), names, effect, because + happens + waits + _backwards(*versions))
 
 
@@ -262,8 +261,8 @@ def _lasts(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
 
 
 def _waits(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
-    """How long `up` waits for drivers where verifiers are told something new: else they stay as they are, and nobody waits."""
-    if not plan.settings.verification.enabled:
+    """How long `up` waits for drivers, where the verifiers are told of them."""
+    if not plan.settings.verification.enabled or driver_pods_digest(plan) is None:
         return ""
     one, nodes = turn_seconds(plan), sum(pool.pool.min_nodes for pool in stay)
     in_all = f", and {-(-one * turns(plan, nodes) // 60)} in all with that many nodes" if nodes else ""
@@ -297,7 +296,7 @@ def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Itera
     happens, effect = f"The pods of all operands start anew, {_rolls(after)}", ""
     if cordons:
         effect, way = _driver_way(after, stay, in_place=True)
-        happens += f" The driver's go by another way (W70). {way}"
+        happens += f" The driver's go by another way (W70). {way}{_waits(after, stay)}"
     restarts = _present((DRIVER_DAEMON_SET, *_ROLLING) if after.driver == "operator" else _ROLLING, stay)
     names = tuple(pool.name for pool in stay)
     what = "what the operands tolerate"

@@ -10,6 +10,8 @@ cmd/driver-manager/main.go): such a node lacks the operand, which is a differenc
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,6 +58,20 @@ def demanded(plan: Plan) -> str | None:
         return None
     own = brought(plan) if replaced_by_itself(plan) else None
     return told_version(driver.get("version") or own)
+
+
+def driver_pods_digest(plan: Plan) -> str | None:
+    """What tells the driver's pods of one plan from those of another, 12 hexadecimal digits.
+
+    None where a deploy has none replaced: an operator of another owner, drivers that are replaced by hand, NVIDIADriver objects.
+    """
+    by_objects = at(plan.operator_values, "driver", "nvidiaDriverCRD", "enabled")
+    if plan.driver != "operator" or plan.settings.operator.adopted or by_objects or not replaced_by_itself(plan):
+        return None
+    tolerations = at(plan.operator_values, "daemonsets", "tolerations")
+    # Another operator makes other pods of the same values.
+    made_of = [plan.settings.operator.chart.version, driver_pod_values(plan.operator_values, brought(plan)), tolerations]
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def replaced_by_itself(plan: Plan) -> bool:

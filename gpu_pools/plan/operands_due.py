@@ -3,11 +3,12 @@
 The operator replaces its programs node by node, and drivers minutes apart, long after its release is ready, while a proof has one
 deadline for all nodes. So a proof begins when nothing of this is left (components/_operands_first.py).
 
-Two things tell it. A driver of another version is in the node's labels. Another operator with the same driver is not; but each
+Three things tell it. A driver of another version is in the node's labels. Another operator with the same driver is not; but each
 chart writes its own name on the pods of all its operands (NVIDIA/gpu-operator v25.3.4 to v26.7.0: ``operand-labels`` in
-deployments/gpu-operator/templates/_helpers.tpl, applyCommonDaemonsetMetadata in controllers/object_controls.go). Not looked at:
-nodes that tell no driver yet, which get the new one at once; nodes whose driver is their image's own; pods that are replaced by
-hand; and why something does not come, which the proof says.
+deployments/gpu-operator/templates/_helpers.tpl, applyCommonDaemonsetMetadata in controllers/object_controls.go). And what else
+renews a driver is told by its pods' revision (gpu_pools/plan/driver_revisions.py). Not looked at: nodes that tell no driver yet,
+which get the new one at once; nodes whose driver is their image's own; pods that are replaced by hand; and why something does not
+come, which the proof says.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.releases import number
 from gpu_pools.plan.before_upgrade import FAILED, HAS, OVER, STATE
-from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, demanded, replaced_by_itself
+from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, demanded, driver_pods_digest, replaced_by_itself
+from gpu_pools.plan.driver_revisions import is_of_the_driver
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from gpu_pools.text.nested import at
 
@@ -41,11 +43,13 @@ class Wanted:
         driver: the version, or the beginning of one; None: any.
         chart: what the operands' pods say of their chart; None where nothing can be told by it.
         by_hand: values of ``app`` of pods that somebody has to delete.
+        pods: what the driver's pods are made of (`driver_pods_digest`); None where the operator replaces none.
     """
 
     driver: str | None = None
     chart: str | None = None
     by_hand: frozenset[str] = frozenset()
+    pods: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ def operand_chart(plan: Plan) -> str | None:
 def wanted(plan: Plan, planned: PoolPlan) -> Wanted:
     """What the nodes of a pool of the plan shall have."""
     by_hand = frozenset() if replaced_by_itself(plan) else frozenset({DRIVER_DAEMON_SET})
-    return Wanted(demanded(plan) if planned.driver == "operator" else None, operand_chart(plan), by_hand)
+    own = planned.driver == "operator"
+    return Wanted(demanded(plan) if own else None, operand_chart(plan), by_hand, driver_pods_digest(plan) if own else None)
 
 
 def others(shall: Wanted) -> str | None:
@@ -92,22 +97,26 @@ def operands_due(nodes: Iterable[Mapping[str, Any]], behind: Iterable[Mapping[st
 
     Args:
         nodes: all of the cluster.
-        behind: the pods that `others` selects, of the operator's namespace.
+        behind: of the operator's namespace, the pods that `others` selects, and those that `older` selects of the driver's.
         pool: its name.
         shall: what its nodes shall have.
     """
     labels = {str(node["metadata"]["name"]): node["metadata"].get("labels") or {} for node in nodes}
-    on = {str(at(pod, "spec", "nodeName")) for pod in behind}
-    due = {name for name, own in labels.items() if name in on or _waits(own, shall.driver)}
-    failed = {name for name, own in labels.items() if own.get(STATE) == FAILED} - due
+    on = [(str(at(pod, "spec", "nodeName")), is_of_the_driver(pod)) for pod in behind]
+    failed = {name for name, own in labels.items() if own.get(STATE) == FAILED}
+    # Nobody replaces its driver's pod, whatever version that is of.
+    stuck = failed & {name for name, of_driver in on if of_driver}
+    waiting = {name for name, _ in on} | {name for name, own in labels.items() if _waits(own, shall)}
+    due = (waiting & labels.keys()) - stuck
+    failed -= due
     of_pool = sorted(name for name in due if labels[name].get(POOL_LABEL) == pool)
     return Due(tuple(of_pool), len(due), tuple(sorted(failed)))
 
 
-def _waits(labels: Mapping[str, str], version: str | None) -> bool:
-    if version is None or labels.get(_DEPLOY[0]) == _DEPLOY[1]:
+def _waits(labels: Mapping[str, str], shall: Wanted) -> bool:
+    if (shall.driver is None and shall.pods is None) or labels.get(_DEPLOY[0]) == _DEPLOY[1]:
         return False
-    state, has, declared = labels.get(STATE, ""), labels.get(HAS), number(version)
+    state, has, declared = labels.get(STATE, ""), labels.get(HAS), number(shall.driver or "")
     other = has is not None and number(has)[: len(declared)] != declared
     # A failed one that has what is declared gets out by itself: that is the way back.
     return not other if state == FAILED else other or state not in OVER

@@ -30,7 +30,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.plan.operands_due import operand_chart
+from gpu_pools.plan.operands_due import wanted
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_rights import CHANGER, VERIFIER_NAMESPACE
@@ -51,6 +51,8 @@ PROGRAM_FILE: Final = "verifier.pyz"
 EXPECTATION_FILE: Final = "expectation.json"
 #: Annotation of the pods: the chart whose operands they hold to the declaration.
 OPERATOR_NOTE: Final = "gpu-pools/operator"
+#: And what the driver's pods there are made of (`driver_pods_digest`).
+DRIVER_NOTE: Final = "gpu-pools/driver-pods"
 PORT: Final = 9409
 #: Of the namespaces that may scrape the verifiers.
 METRICS_LABEL: Final = ("gpu-pools/metrics", "true")
@@ -152,9 +154,12 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha
     Raises:
         ValueError: for a Magnum section without driver.
     """
-    labels, rollout, chart = verifier_labels(planned), planned.pool.rollout, operand_chart(plan)
-    # Another operator renews what a node depends on, so its nodes are proven anew, also where nothing else is declared.
-    metadata = {"labels": labels, **({"annotations": {OPERATOR_NOTE: chart}} if chart else {})}
+    labels, rollout, renewed_by = verifier_labels(planned), planned.pool.rollout, wanted(plan, planned)
+    # What another operator renews, or another variable of the driver, a node depends on: so its nodes are proven anew, also where
+    # nothing else is declared.
+    said = {OPERATOR_NOTE: renewed_by.chart, DRIVER_NOTE: renewed_by.pods}
+    notes = {key: note for key, note in said.items() if note}
+    metadata = {"labels": labels, **({"annotations": notes} if notes else {})}
     return {
         "selector": {"matchLabels": labels},
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": rollout.max_unavailable if rollout else "100%"}},

@@ -97,14 +97,16 @@ def test_how_long_up_waits_for_the_drivers(operator: dict[str, Any], told: str) 
     assert f"up waits for it before it proves the nodes: {told}" in found["the driver"].happens
 
 
-def test_where_no_version_is_demanded_or_nobody_proves_up_waits_for_nothing() -> None:
-    digest, proven = {"driver": {"version": "sha256:" + "0" * 64}}, stack()
-    unproven = [
+def test_a_driver_by_digest_of_which_no_version_is_demanded_is_waited_for_as_well() -> None:
+    assert "up waits for it" in only(stack(), stack({"driver": {"version": "sha256:" + "0" * 64}})).happens
+
+
+def test_where_nobody_proves_up_waits_for_nothing() -> None:
+    before, after = [
         replace(plan, settings=replace(plan.settings, verification=replace(plan.settings.verification, enabled=False)))
-        for plan in (proven, stack({"driver": {"version": "580.105.08"}}))
+        for plan in (stack(), stack({"driver": {"version": "580.105.08"}}))
     ]
-    for before, after in ((proven, stack(digest)), unproven):
-        assert "up waits" not in only(before, after).happens
+    assert "up waits" not in only(before, after).happens
 
 
 @pytest.mark.parametrize(
@@ -128,18 +130,18 @@ def test_a_pinned_driver_is_replaced_with_the_operator() -> None:
     assert "up waits for them, and has every node proven anew." in operator.happens
 
 
-def test_of_another_operator_whose_pods_do_not_tell_their_chart_up_waits_for_nothing() -> None:
+def test_of_another_operator_whose_pods_do_not_tell_their_chart_up_waits_for_the_driver_alone() -> None:
     values = {"driver": {"version": "580.126.20"}, "daemonsets": {"labels": {"helm.sh/chart": "ours"}}}
     before, after = (stack(values, operator={"version": version, "values": values}) for version in ("v26.3.3", "v26.7.0"))
-    assert not [one.what for one in upkeep(before, after) if "up waits" in one.happens]
+    assert [one.what for one in upkeep(before, after) if "up waits" in one.happens] == ["the driver"]
 
 
-def test_another_variable_of_the_same_driver_is_not_proven_anew() -> None:
+def test_another_variable_of_the_same_driver_is_waited_for_as_another_version_is() -> None:
     pinned = {"driver": {"version": "580.126.20"}}
     more = {"driver": {**pinned["driver"], "env": [{"name": "A", "value": "b"}]}}
     found = only(stack(pinned), stack(more))
     assert found.effect == "upgraded"
-    assert "up waits" not in found.happens
+    assert "up waits for it before it proves the nodes" in found.happens
 
 
 @pytest.mark.parametrize(("version", "effect"), [("v26.7.0", "cordoned"), ("v26.3.3", "upgraded"), ("v25.10.1", "upgraded")])
@@ -148,6 +150,7 @@ def test_an_older_operator_evicts_for_whatever_changes_the_driver_s_pods(version
     found = only(*plans)
     assert (found.what, found.effect) == ("what the operands tolerate", effect)
     assert ("pods that run there stay" in found.happens) is (effect == "cordoned")
+    assert "up waits for it before it proves the nodes" in found.happens
     limits = {"resources": {"limits": {"cpu": "1"}}}
     before, after = (stack(operator={"version": version, "values": values}) for values in ({}, {"driver": limits}))
     assert only(before, after).effect == effect

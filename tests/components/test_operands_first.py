@@ -12,8 +12,10 @@ from components import _operands_first
 from components._operands_first import Clock, operand_hooks
 from components.platform import GpuPlatform
 from gpu_pools.plan.before_upgrade import HAS, STATE
+from gpu_pools.plan.driver_pods import driver_pods_digest
 from gpu_pools.plan.driver_upgrades import turn_seconds
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.proof.verifier_pods import DRIVER_NOTE
 
 from .api_server import ApiServer, kubeconfig
 
@@ -67,16 +69,26 @@ def nodes(**has: str) -> list[dict[str, Any]]:
     return [{"metadata": {"name": name, "labels": {"gpu-pools/pool": "a", HAS: version}}} for name, version in has.items()]
 
 
-def waited(run: Run, api: ApiServer, passes: Callable[[float], None], given: str | None = None, **operator: Any) -> float:
-    """Run the hook as the engine does; how long it took."""
+def waited(
+    run: Run,
+    api: ApiServer,
+    passes: Callable[[float], None],
+    given: str | None = None,
+    before: str | None = None,
+    **operator: Any,
+) -> float:
+    """Run the hook as the engine does; how long it took. `before`: what the verifiers' pods said of the driver's."""
     made: list[Any] = []
     planned = plan(**operator)
-    api.items.setdefault("pods", [])
+    for kind in ("pods", "controllerrevisions", "clusterpolicies"):
+        api.items.setdefault(kind, [])
     time = Time(passes)
     run(lambda: made.extend(operand_hooks("n", planned, planned.pools[0], given or api.kubeconfig, time.clock())))
     (hook,) = made
     assert not (hook.opts and hook.opts.on_dry_run)
-    called: Any = hook.callback(pulumi.ResourceHookArgs("urn", "", "n", "DaemonSet"))
+    notes = {DRIVER_NOTE: before} if before else {}
+    old = {"spec": {"template": {"metadata": {"annotations": notes}}}}
+    called: Any = hook.callback(pulumi.ResourceHookArgs("urn", "", "n", "DaemonSet", old_inputs=old))
     asyncio.get_event_loop().run_until_complete(called)
     return time.now
 
@@ -166,6 +178,78 @@ def test_another_operator_with_the_same_driver_is_waited_for(run: Run, api: ApiS
         "pool a: 1 of its nodes get other pods of the operator first: n2",
     ]
     assert any("/namespaces/gpu-operator/pods" in path for path in api.asked)
+
+
+DRIVER = {"app.kubernetes.io/component": "nvidia-driver"}
+
+
+def with_drivers(api: ApiServer, newest: str, changed: str = "2026-11-27T08:00:05Z", **has: str) -> None:
+    """The driver's DaemonSet, its revisions, and a pod of it per node, of a revision."""
+    own = {"uid": "u", "generation": 1, "labels": DRIVER, "managedFields": [{"time": changed}]}
+    api.items["daemonsets"] = [{"metadata": own, "status": {"observedGeneration": 1}}]
+    api.items["controllerrevisions"] = [
+        {
+            "metadata": {"labels": {**DRIVER, "controller-revision-hash": one}, "ownerReferences": [{"uid": "u"}]},
+            "revision": 2 if one == newest else 1,
+        }
+        for one in ("old", "new")
+    ]
+    api.items["pods"] = [
+        {"metadata": {"name": name, "labels": {**DRIVER, "controller-revision-hash": one}}, "spec": {"nodeName": name}}
+        for name, one in has.items()
+    ]
+
+
+def test_a_driver_of_the_same_version_is_waited_for_from_when_the_operator_has_followed(
+    run: Run, api: ApiServer, said: list[str]
+) -> None:
+    """Until then all pods are of the newest revision, which is the old one."""
+    api.items["nodes"] = nodes(n1=NEW, n2=NEW)
+    api.items["clusterpolicies"] = [{"metadata": {"managedFields": [{"time": "2026-11-27T08:00:04Z"}]}}]
+
+    def passes(now: float) -> None:
+        if now < 10:
+            with_drivers(api, "old", "2026-11-26T08:00:00Z", n1="old", n2="old")
+        else:
+            with_drivers(api, "new", n1="new" if now >= 30 else "old", n2="new" if now >= 90 else "old")
+
+    passes(0)
+    assert waited(run, api, passes, before="another") == 90
+    assert said == [
+        "pool a: 2 of its nodes get other pods of the operator first: n1, n2",
+        "pool a: 1 of its nodes get other pods of the operator first: n2",
+    ]
+
+
+def test_an_operator_that_has_nothing_to_follow_is_given_a_minute(run: Run, api: ApiServer, said: list[str]) -> None:
+    api.items["nodes"] = nodes(n1=NEW)
+    api.items["clusterpolicies"] = [{"metadata": {"managedFields": [{"time": "2026-11-27T08:00:04Z"}]}}]
+    with_drivers(api, "old", "2026-11-26T08:00:00Z", n1="old")
+    assert waited(run, api, lambda _now: None, before="another") == 60
+    assert said == []
+
+
+def test_one_that_does_not_answer_is_asked_again_within_it(run: Run, api: ApiServer, said: list[str]) -> None:
+    api.items["nodes"], api.items["clusterpolicies"] = nodes(n1=NEW), 503
+
+    def passes(now: float) -> None:
+        api.items["clusterpolicies"] = 503 if now < 20 else []
+
+    with_drivers(api, "new", n1="new")
+    assert waited(run, api, passes, before="another") == 20
+    assert said == []
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_where_the_driver_s_pods_stay_as_they_are_or_nobody_said_what_they_were_it_is_not_given(
+    run: Run,
+    api: ApiServer,
+    same: bool,  # noqa: FBT001
+) -> None:
+    api.items["nodes"] = nodes(n1=NEW)
+    with_drivers(api, "old", n1="old")
+    assert waited(run, api, lambda _now: None, before=driver_pods_digest(plan()) if same else None) == 0
+    assert not any("clusterpolicies" in path for path in api.asked)
 
 
 def test_where_nothing_can_be_told_there_is_no_hook() -> None:

@@ -17,7 +17,9 @@ from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.steps import Preview
 from gpu_pools.plan.before_upgrade import STATE
 from gpu_pools.plan.change_ids import cluster_use
-from gpu_pools.proof.verifier_rights import CONDITION
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
+from gpu_pools.proof.verifier_rights import CONDITION, VERIFIER_NAMESPACE
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from sandbox.machines.operands import DRIVER
 from tests.engine.marks import ON_NODES
 from tests.tiers import these
@@ -124,6 +126,26 @@ def test_declared_it_is_evicted_and_the_driver_goes_back_and_a_node_that_joins_m
     _nothing_left(trial)
     trial.scale("a", 2).ok()
     trial.wait_until(lambda: len(trial.nodes("a")) == 2, "it is gone again")
+
+
+@pytest.mark.parametrize("env", [[{"name": "PROXY", "value": "a"}], []], ids=["with", "without"])
+def test_another_variable_of_the_same_driver_is_waited_for_and_proven_as_it_was_told(
+    trial: Trial, env: list[dict[str, str]]
+) -> None:
+    """Nothing but the revision of the driver's pods tells which nodes have it, least of all that one is gone again."""
+    before = trial.plan()
+    _operator(trial, values={"driver": {"version": "580.126.20", "env": env}})
+    (told,) = blast_radius(Preview(()), before, trial.plan()).renewed
+    assert (told.what, told.effect) == ("the driver", "upgraded")
+    assert "up waits for it before it proves the nodes" in told.happens
+    with Watch(trial) as watch:
+        trial.up().ok()
+    assert watch.cordoned == {1}
+    assert DRIVER in watch.renewed
+    drivers, verifiers = _pods(trial, OPERATOR_NAMESPACE, DRIVER), _pods(trial, VERIFIER_NAMESPACE, VERIFIER_APP)
+    assert [_proxies(pod) for pod in drivers] == [[one["value"] for one in env]] * 2
+    assert min(_begun(pod) for pod in verifiers) >= max(_begun(pod) for pod in drivers)
+    _nothing_left(trial)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +267,23 @@ def _hold(trial: Trial, name: str) -> str:
     trial.api().create(PODS, {"metadata": {"name": name}, "spec": spec})
     trial.wait_until(lambda: trial.get(f"{PODS}/{name}")["status"]["phase"] == "Running", f"{name} runs")
     return str(trial.get(f"{PODS}/{name}")["metadata"]["uid"])
+
+
+def _pods(trial: Trial, namespace: str, app: str) -> list[dict[str, Any]]:
+    """The two pods of a program that are on the pool's nodes."""
+    found = trial.api().list(f"/api/v1/namespaces/{namespace}/pods")["items"]
+    pods = [pod for pod in found if pod["metadata"]["name"].startswith(app)]
+    assert len(pods) == 2
+    return pods
+
+
+def _proxies(pod: dict[str, Any]) -> list[str]:
+    (driver,) = (one for one in pod["spec"]["containers"] if one["name"] == "nvidia-driver-ctr")
+    return [one["value"] for one in driver.get("env", ()) if one["name"] == "PROXY"]
+
+
+def _begun(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["creationTimestamp"])
 
 
 def _uids(trial: Trial) -> set[str]:

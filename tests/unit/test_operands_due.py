@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gpu_pools.plan.before_upgrade import HAS, STATE
+from gpu_pools.plan.driver_pods import driver_pods_digest
 from gpu_pools.plan.operands_due import Due, Wanted, operand_chart, operands_due, others, wanted
 from gpu_pools.plan.planning import plan_config
 from tests.selectors import is_chosen
@@ -56,6 +58,22 @@ def test_nodes_of_other_pools_count_for_the_cluster_alone() -> None:
 def test_a_failed_node_is_waited_for_on_its_way_back_alone() -> None:
     assert operands_due([node("n", "580.1", "upgrade-failed")], (), "a", Wanted(WANTED)) == Due((), 0, ("n",))
     assert operands_due([node("n", WANTED, "upgrade-failed")], (), "a", Wanted(WANTED)) == Due(("n",), 1, ())
+
+
+def test_a_failed_node_whose_driver_s_pod_is_an_old_one_is_not_waited_for() -> None:
+    """Whatever version that is of: only a pod of the newest template gets a node out."""
+    nodes = [node("n", WANTED, "upgrade-failed"), node("m", WANTED)]
+    behind = [{"metadata": {"labels": {"app.kubernetes.io/component": "nvidia-driver"}}, "spec": {"nodeName": on}} for on in "nm"]
+    assert operands_due(nodes, behind, "a", Wanted(WANTED, pods="0")) == Due(("m",), 1, ("n",))
+    # Another operand of it rolls by itself.
+    assert operands_due(nodes, [pod("n")], "a", CHART) == Due(("n",), 1, ())
+
+
+def test_where_no_version_is_demanded_an_upgrade_is_waited_for_all_the_same() -> None:
+    """An image by digest: which version it is of nobody knows."""
+    nodes = [node("n", None, "pod-restart-required"), node("m", "580.1", "upgrade-done")]
+    assert operands_due(nodes, (), "a", Wanted(pods="0")).pool == ("n",)
+    assert operands_due(nodes, (), "a", Wanted()).pool == ()
 
 
 def pod(
@@ -108,8 +126,9 @@ def of(**operator: Any) -> Wanted:
         "pools": [{"name": "a", "gpuModel": "a100-80gb", "gpusPerNode": 1, "sharing": "whole", "nodeSelector": {"pool": "a"}}],
     }
     planned = plan_config({f"gpu-pools:{key}": value for key, value in config.items()})
-    assert wanted(planned, planned.pools[0]).chart == operand_chart(planned)
-    return wanted(planned, planned.pools[0])
+    found = wanted(planned, planned.pools[0])
+    assert (found.chart, found.pods) == (operand_chart(planned), driver_pods_digest(planned))
+    return replace(found, pods=None)
 
 
 @pytest.mark.parametrize(
