@@ -32,9 +32,10 @@ POLICY = {"metadata": written("2026-11-27T08:00:04Z")}
         ([daemon_set("2026-11-27T08:00:04Z")], True),
         ([daemon_set("2026-11-27T08:00:03Z")], False),
         ([daemon_set(seen=1)], False),
-        ([daemon_set(seen=None)], False),
+        ([daemon_set(generation=1, seen=None)], False),
         # One per kernel: all of them.
         ([daemon_set(), daemon_set("2026-11-26T08:00:05Z")], False),
+        ([daemon_set(), daemon_set(seen=1)], False),
         ([], False),
     ],
     ids=str,
@@ -44,6 +45,15 @@ def test_the_operator_has_followed_once_it_and_the_controller_came_after_the_pol
     has: bool,  # noqa: FBT001
 ) -> None:
     assert followed([POLICY], daemon_sets) is has
+
+
+def test_what_counts_is_the_last_change_of_several_writers_and_policies() -> None:
+    """An entry without a time tells nothing; which of several policies the operator follows is not asked."""
+    twice = daemon_set("2026-11-26T08:00:00Z")
+    twice["metadata"]["managedFields"] += [{"manager": "c", "time": "2026-11-27T08:00:05Z"}, {"manager": "d"}]
+    assert followed([POLICY], [twice])
+    assert followed([{"metadata": {"managedFields": [{"manager": "d"}]}}], [twice])
+    assert not followed([{"metadata": written("2026-11-26T08:00:00Z")}, {"metadata": written("2026-11-27T08:00:06Z")}], [twice])
 
 
 def test_without_a_policy_there_is_nothing_to_follow() -> None:
@@ -75,6 +85,7 @@ def test_with_precompiled_drivers_each_kernel_has_a_newest_one() -> None:
     selector = older([daemon_set(), second], [revision(1, "a"), revision(2, "b"), revision(1, "c", uid="v")])
     assert selector
     assert [is_chosen(pod(digest), selector) for digest in "abc"] == [True, False, False]
+    assert selector == older([second, daemon_set()], [revision(2, "b"), revision(1, "c", uid="v")])
 
 
 def test_without_a_revision_nothing_is_told() -> None:

@@ -60,6 +60,11 @@ def test_a_failed_node_is_waited_for_on_its_way_back_alone() -> None:
     assert operands_due([node("n", WANTED, "upgrade-failed")], (), "a", Wanted(WANTED)) == Due(("n",), 1, ())
 
 
+def test_failed_nodes_are_told_in_the_order_of_their_names() -> None:
+    nodes = [node(name, "580.1", "upgrade-failed") for name in ("c", "a", "d", "b")]
+    assert operands_due(nodes, (), "a", Wanted(WANTED)).failed == ("a", "b", "c", "d")
+
+
 def test_a_failed_node_whose_driver_s_pod_is_an_old_one_is_not_waited_for() -> None:
     """Whatever version that is of: only a pod of the newest template gets a node out."""
     nodes = [node("n", WANTED, "upgrade-failed"), node("m", WANTED)]
