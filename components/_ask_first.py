@@ -7,7 +7,7 @@ preview. What is looked for, and what becomes of it, is for whoever asks.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
@@ -43,6 +43,12 @@ def once_known(kubeconfig: pulumi.Input[str] | None) -> Callable[[], str]:
     if kubeconfig is not None:
         pulumi.Output.from_input(kubeconfig).apply(known.append)
     return lambda: known[-1] if known else ""
+
+
+async def plain(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Properties of a resource without the wrapping of what is secret in them; they are compared here, and not shown."""
+    found: Any = await pulumi.Output.from_input(dict(properties or {})).future(with_unknowns=True)
+    return found if isinstance(found, dict) else {}
 
 
 def client_of(kubeconfig: str, context: str | None) -> "ApiClient":

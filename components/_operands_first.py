@@ -30,7 +30,7 @@ from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.text.nested import at
 
 from . import _log
-from ._ask_first import client_of, daemon_sets_of, nodes_of, once_known, pods_of, policies_of, revisions_of
+from ._ask_first import client_of, daemon_sets_of, nodes_of, once_known, plain, pods_of, policies_of, revisions_of
 
 _LOOK_EVERY: Final = 5.0
 _TOLD_EVERY: Final = 60.0
@@ -68,7 +68,7 @@ def operand_hooks(
     async def wait(change: pulumi.ResourceHookArgs) -> None:
         if not (content := known()):
             return
-        runs, before = clock or Clock(), _note(change.old_inputs)
+        runs, before = clock or Clock(), _note(await plain(change.old_inputs))
         if before and shall.pods and before != shall.pods:
             await _followed(lambda: _follows(content, context), runs)
         await _wait(lambda: _look(content, context, planned.name, shall), plan, planned, runs)
@@ -76,7 +76,7 @@ def operand_hooks(
     return [pulumi.ResourceHook(f"{name}-operands", wait)]
 
 
-def _note(inputs: Mapping[str, Any] | None) -> object:
+def _note(inputs: Mapping[str, Any]) -> object:
     """What the verifiers' pods say of the driver's, as they were; nothing where an earlier program has made them."""
     return at(inputs, "spec", "template", "metadata", "annotations", DRIVER_NOTE)
 

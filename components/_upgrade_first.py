@@ -25,7 +25,7 @@ from gpu_pools.stack.charts import ChartSettings
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from . import _log
-from ._ask_first import SECONDS, client_of, nodes_of, once_known, policies_of
+from ._ask_first import SECONDS, client_of, nodes_of, once_known, plain, policies_of
 
 #: Kubeconfig of the cluster, and a context of it; without a kubeconfig the cluster is not asked.
 Reached = tuple[pulumi.Input[str] | None, str | None]
@@ -47,8 +47,8 @@ def judges_the_step(
     known = once_known(reached[0])
 
     async def judge(change: pulumi.ResourceHookArgs) -> None:
-        old, new = await _plain(change.old_inputs), await _plain(change.new_inputs)
-        before = _version(await _plain(change.old_outputs), old)
+        old, new = await plain(change.old_inputs), await plain(change.new_inputs)
+        before = _version(await plain(change.old_outputs), old)
         step = operator_step(before, plan.settings.operator.chart.version) if before else None
         if step:
             _judge(step, plan)
@@ -72,7 +72,7 @@ def asks_for_crds(
     known = once_known(reached[0])
 
     async def ask(change: pulumi.ResourceHookArgs) -> None:
-        before = _version(await _plain(change.old_outputs), await _plain(change.old_inputs))
+        before = _version(await plain(change.old_outputs), await plain(change.old_inputs))
         if not known() or not before or before.removeprefix("v") == chart.version.removeprefix("v"):
             return
         try:
@@ -91,12 +91,6 @@ def _with(
 ) -> pulumi.ResourceHookBinding:
     first = pulumi.ResourceHook(f"{name}-before-upgrade", callback, pulumi.ResourceHookOptions(on_dry_run=True))
     return pulumi.ResourceHookBinding.merge(hooks, pulumi.ResourceHookBinding(before_update=[first]))
-
-
-async def _plain(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Properties of a resource without the wrapping of what is secret in them; they are compared here, and not shown."""
-    found: Any = await pulumi.Output.from_input(dict(properties or {})).future(with_unknowns=True)
-    return found if isinstance(found, dict) else {}
 
 
 def _version(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> str | None:

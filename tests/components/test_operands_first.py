@@ -87,7 +87,8 @@ def waited(
     (hook,) = made
     assert not (hook.opts and hook.opts.on_dry_run)
     notes = {DRIVER_NOTE: before} if before else {}
-    old = {"spec": {"template": {"metadata": {"annotations": notes}}}}
+    # As it is where anything in it comes from an Output.
+    old = {"spec": pulumi.Output.secret({"template": {"metadata": {"annotations": notes}}})}
     called: Any = hook.callback(pulumi.ResourceHookArgs("urn", "", "n", "DaemonSet", old_inputs=old))
     asyncio.get_event_loop().run_until_complete(called)
     return time.now

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.plan.driver_revisions import SELECTOR as DRIVER_PODS
+from gpu_pools.plan.driver_revisions import followed, is_of_the_driver, older
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.operands import DRIVER
 from tests.conformance.reals import BOTH, STAND_IN, operator_or_skip
 from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install, operator_rights, running, workload
+from tests.selectors import is_chosen
 from tests.unit.stacks import existing, plan_of
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedu
 STATE = "nvidia.com/gpu-driver-upgrade-state"
 PLUGIN = "nvidia-device-plugin-daemonset"
 SETS = f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets"
+REVISIONS = f"/apis/apps/v1/namespaces/{OPERATOR}/controllerrevisions"
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 SPEC: dict[str, Any] = {
     "operator": {"runtimeClass": "nvidia"},
@@ -222,6 +226,36 @@ def test_a_new_toleration_restarts_every_driver_with_a_cordon_and_leaves_its_ver
     assert (most, "pod-restart-required" in seen, "cordon-required" in seen) == (1, True, False)
     assert not set(drivers(site).values()) & set(before.values())
     assert site.labels()["nvidia.com/cuda.driver-version.full"] == "595.91.07"
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"driver": {"env": [{"name": "PROXY", "value": "a"}]}},
+        {"daemonsets": {"tolerations": [TOLERATION, {"key": "team", "operator": "Exists"}]}},
+    ],
+    ids=["variable", "toleration"],
+)
+def test_from_when_the_operator_has_followed_the_revision_tells_which_driver_s_pods_are_old(
+    site: Site, spec: dict[str, Any]
+) -> None:
+    """By this `up` waits for a driver of the same version: it may not take an old pod for a new one at any moment."""
+    old = set(drivers(site).values())
+    change(site, **spec)
+    deadline, said = time.monotonic() + 400, 0
+    while old & set(drivers(site).values()):
+        assert time.monotonic() < deadline
+        sets, revisions = (site.api.list(f"{path}?labelSelector={DRIVER_PODS}")["items"] for path in (SETS, REVISIONS))
+        pods = [pod for pod in site.api.list(f"/api/v1/namespaces/{OPERATOR}/pods")["items"] if is_of_the_driver(pod)]
+        if followed([policy(site)], sets):
+            selector, said = older(sets, revisions) or "", said + 1
+            assert {pod["metadata"]["uid"] for pod in pods if is_chosen(pod, selector)} == old & {
+                pod["metadata"]["uid"] for pod in pods
+            }
+        time.sleep(0.1)
+    assert said
+    assert all(site.labels(node)["nvidia.com/cuda.driver-version.full"] == "595.91.07" for node in NODES)
 
 
 @pytest.mark.sweep
