@@ -26,7 +26,7 @@ from gpu_pools.plan.driver_upgrades import turn_seconds, turns
 from gpu_pools.plan.operands_due import Due, Wanted, operands_due, others, wanted
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.proof.verifier_pods import DRIVER_NOTE
-from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE, POOL_LABEL
 from gpu_pools.text.nested import at
 
 from . import _log
@@ -70,7 +70,7 @@ def operand_hooks(
             return
         runs, before = clock or Clock(), _note(await plain(change.old_inputs))
         if before and shall.pods and before != shall.pods:
-            await _followed(lambda: _follows(content, context), runs)
+            await _followed(lambda: _follows(content, context, planned.name), runs)
         await _wait(lambda: _look(content, context, planned.name, shall), plan, planned, runs)
 
     return [pulumi.ResourceHook(f"{name}-operands", wait)]
@@ -91,9 +91,11 @@ def _look(kubeconfig: str, context: str | None, pool: str, shall: Wanted) -> Due
     return operands_due(nodes_of(client), behind, pool, shall)
 
 
-def _follows(kubeconfig: str, context: str | None) -> bool:
-    """Whether the operator has followed its policy."""
+def _follows(kubeconfig: str, context: str | None, pool: str) -> bool:
+    """Whether the operator has followed its policy, or the pool has no node: without any GPU node it follows none."""
     client = client_of(kubeconfig, context)
+    if not any(at(node, "metadata", "labels", POOL_LABEL) == pool for node in nodes_of(client)):
+        return True
     return followed(policies_of(client), daemon_sets_of(client, OPERATOR_NAMESPACE, SELECTOR))
 
 

@@ -230,6 +230,17 @@ def test_an_operator_that_has_nothing_to_follow_is_given_a_minute(run: Run, api:
     assert said == []
 
 
+def test_of_a_pool_without_nodes_nothing_has_to_be_followed(run: Run, api: ApiServer, said: list[str]) -> None:
+    """Without a GPU node in the cluster the operator leaves its DaemonSets as they are."""
+    other, plain = nodes(n1=NEW, n2=NEW)
+    other["metadata"]["labels"]["gpu-pools/pool"] = "b"
+    plain["metadata"].pop("labels")
+    api.items["nodes"] = [other, plain]
+    api.items["clusterpolicies"] = [{"metadata": {"managedFields": [{"time": "2026-11-27T08:00:04Z"}]}}]
+    assert waited(run, api, lambda _now: None, before="another") == 0
+    assert said == []
+
+
 def test_one_that_does_not_answer_is_asked_again_within_it(run: Run, api: ApiServer, said: list[str]) -> None:
     api.items["nodes"], api.items["clusterpolicies"] = nodes(n1=NEW), 503
 
