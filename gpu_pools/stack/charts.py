@@ -388,7 +388,7 @@ def _check_refused(found: Iterable[Refused], path: str, problems: Problems) -> N
             path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one.place),
             f"{show(one.value)}: {one.why}",
             allowed=one.allowed,
-            remedy="Change it, or leave it out: charts and Kubernetes take it, and nothing would work afterwards.",
+            remedy="Change it, or leave it out: the chart takes it, and nothing would work afterwards.",
         )
 
 

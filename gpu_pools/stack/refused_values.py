@@ -175,6 +175,9 @@ def _image(values: Mapping[str, object], operand: Place) -> Iterator[Refused]:
 
 def _environment(values: Mapping[str, object], operand: Place) -> Iterator[Refused]:
     given = _at(values, (*operand, "env"))
+    if given and not isinstance(given, list):
+        why = "a ClusterPolicy has a list there: Kubernetes refuses it (W44)"
+        yield Refused((*operand, "env"), given, why, "a list, each with name and value")
     for index, entry in enumerate(given if isinstance(given, list) else ()):
         place = (*operand, "env", index)
         if not isinstance(entry, dict) or not entry.get("name") or not isinstance(entry["name"], str):

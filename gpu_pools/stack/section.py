@@ -54,14 +54,21 @@ _BELONGS: Final[Mapping[str, str]] = {
 }
 
 
-def _quoted(value: object) -> str:
+def _time_of(minutes: int, pattern: str) -> str:
+    """What stood there where a time of day is asked for, or an offset: YAML 1.1 reads 22:05 as a number to the base of 60."""
+    hours, sign = f"{abs(minutes) // 60:02}:{abs(minutes) % 60:02}", "-" if minutes < 0 else "+"
+    times = [time for time in (hours, f"{sign}{hours}") if re.fullmatch(pattern, time)]
+    return times[0] if times and not re.fullmatch(pattern, str(minutes)) else ""
+
+
+def _quoted(value: object, pattern: str) -> str:
     """How to have a text where YAML read something else; of what was written YAML has kept only what it means."""
     if isinstance(value, bool):
         return "Put it in quotes: without them YAML reads yes, on and true alike."
     if isinstance(value, float):
         return "Put it in quotes as you wrote it: without them YAML reads a number, for which 1.30 and 1.3 are the same."
     if isinstance(value, int):
-        return f'Write "{value}" in quotes.'
+        return f'Write "{_time_of(value, pattern) or value}" in quotes.'
     return "Put it in quotes: without them YAML reads a date." if isinstance(value, dt.date) else "Write a text."
 
 
@@ -113,7 +120,7 @@ class Section:
             return None
         if not isinstance(value, str):
             self._refuse(
-                key, value, "is not a text", allowed or self._either(choices or ()) or "a text", remedy or _quoted(value)
+                key, value, "is not a text", allowed or self._either(choices or ()) or "a text", remedy or _quoted(value, pattern)
             )
         elif choices is not None and value not in choices:
             self._refuse(key, value, "is unknown", allowed or self._either(choices), remedy or self._suggest(value, choices))

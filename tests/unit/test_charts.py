@@ -261,7 +261,7 @@ class TestSections:
                 "n.values.worker.config.core.noPublish",
                 "true: no label of NFD reaches a node (W40)",
                 "false",
-                "Change it, or leave it out: charts and Kubernetes take it, and nothing would work afterwards.",
+                "Change it, or leave it out: the chart takes it, and nothing would work afterwards.",
             ),
         )
 

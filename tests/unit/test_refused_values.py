@@ -212,7 +212,18 @@ def test_a_variable_is_a_name_and_a_text(entry: object, value: object, allowed: 
     found = of_operator(ENVIRONMENT, [{"name": "GOOD", "value": ""}, entry])
     expected = [((*PLUGIN, "env", 1), value, allowed)] if allowed else []
     assert [(one.place, one.value, one.allowed) for one in found] == expected
-    assert not of_operator(ENVIRONMENT, {"A": "b"})
+
+
+@pytest.mark.parametrize("written", [{"A": "b"}, "A=b", 7], ids=repr)
+def test_variables_are_a_list(written: object) -> None:
+    """The chart writes whatever it is into the ClusterPolicy, whose definition has a list there."""
+    (one,) = of_operator(ENVIRONMENT, written)
+    assert (one.place, one.value, one.allowed) == ((*PLUGIN, "env"), written, "a list, each with name and value")
+
+
+@pytest.mark.parametrize("written", [{}, "", [], None], ids=repr)
+def test_the_chart_leaves_out_what_is_empty(written: object) -> None:
+    assert not of_operator(ENVIRONMENT, written)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import Problem, Problems
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 DIGEST = "sha256:" + "0a" * 32
 BY_DIGEST = "an image by digest, e.g. registry.example.com/some@sha256:… with 64 hexadecimal digits"
 BY_TAG = "an image with a tag or digest, e.g. registry.example.com/some:1"
+TIME = r"([01]\d|2[0-3]):[0-5]\d"
+OFFSET = f"[+-]{TIME}"
 CASE = "Registry in any case, the rest in lower case; a digest is sha256: with 64 hexadecimal digits, or sha512: with 128."
 ASK = "Ask the registry for the digest: docker buildx imagetools inspect IMAGE, or skopeo inspect docker://IMAGE."
 
@@ -74,6 +77,25 @@ def test_a_value_that_is_good(value: object, how: Read, expected: object) -> Non
     assert read({"k": value}, how) == (expected, [])
     found, _ = read({"k": value}, how)
     assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("written", "pattern", "remedy"),
+    [
+        ("22:05", TIME, "22:05"),
+        ("9:00", TIME, "09:00"),
+        ("24:00", TIME, "1440"),
+        ("22:05:00", TIME, "79500"),
+        ("+10:00", OFFSET, "+10:00"),
+        ("-8:30", OFFSET, "-08:30"),
+        ("100", ".+", "100"),
+        ("100", "", "100"),
+    ],
+)
+def test_a_time_that_yaml_takes_for_a_number_is_told_as_it_was_written(written: str, pattern: str, remedy: str) -> None:
+    number = yaml.safe_load(written)
+    assert isinstance(number, int)
+    assert told(number, lambda s: s.text("k", pattern=pattern))[2] == f'Write "{remedy}" in quotes.'
 
 
 @pytest.mark.parametrize(
