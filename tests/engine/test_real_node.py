@@ -220,7 +220,8 @@ def test_a_change_reaches_both_by_the_same_steps_and_as_fast(trial: Trial) -> No
     trial.edit(lambda config: config["gpu-pools:sharing"].update(sliced={"timeSlicing": {"replicas": 8}}))
     with recorded(trial) as seen:
         trial.up().ok()
-    steps = {name: seen.steps(name, SHARES) for name in (REAL, BESIDE)}
+    # A kubelet that writes its status between a plugin's end and its registration tells none.
+    steps = {name: [one for one in seen.steps(name, SHARES) if one != "0"] for name in (REAL, BESIDE)}
     assert steps[REAL] == steps[BESIDE] == ["4", "8"]
     # From the label, which one nfd-master moves on both; a kubelet and its stand-in look every two to three seconds.
     delays = {name: seen.time(name, SHARES, "8") - seen.moved(name, KEY) for name in (REAL, BESIDE)}
