@@ -163,12 +163,14 @@ class Seen:
 
 @contextlib.contextmanager
 def recorded(trial: Trial) -> Iterator[Seen]:
-    """Look at both nodes several times a second."""
+    """Look at both nodes several times a second, and once more when it is over."""
     seen, over = Seen(), threading.Event()
     api = trial.api()
 
     def look() -> None:
-        while not over.wait(0.1):
+        last = False
+        while not last:
+            last = over.wait(0.1)
             for name in (REAL, BESIDE):
                 found = api.get(f"/api/v1/nodes/{name}") or {}
                 seen.note(name, SHARES, found["status"]["allocatable"].get("nvidia.com/gpu", ""))
