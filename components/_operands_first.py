@@ -61,7 +61,7 @@ def operand_hooks(
         clock: what the wait goes by.
     """
     shall = wanted(plan, planned)
-    if kubeconfig is None or shall == Wanted(by_hand=shall.by_hand):
+    if kubeconfig is None or not (shall.driver or shall.chart or shall.pods):
         return []
     known, context = once_known(kubeconfig), getattr(plan.settings.cluster, "context", None)
 

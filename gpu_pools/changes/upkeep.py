@@ -222,9 +222,9 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
     versions = (str(old["version"]), str(new["version"])) if "version" in differ else ("", "")
     in_place = differ <= _NO_PART_OF_THE_DIGEST and not another
     because = "" if differ or not another else "Its version stays, but another operator makes other pods of it. "
-    effect, happens = _driver_way(after, stay, in_place=in_place)
-    waits = _waits(after, stay) if effect else ""
-    yield Upkeep("the driver", *versions, (DRIVER_DAEMON_SET,), names, effect, because + happens + waits + _backwards(*versions))
+    effect, way = _driver_way(after, stay, in_place=in_place)
+    happens = because + way + _waits(after, stay) + _backwards(*versions)
+    yield Upkeep("the driver", *versions, (DRIVER_DAEMON_SET,), names, effect, happens)
 
 
 def _backwards(old: str, new: str) -> str:
@@ -261,7 +261,7 @@ def _lasts(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
 
 
 def _waits(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
-    """How long `up` waits for drivers, where the verifiers are told of them."""
+    """How long `up` waits for drivers, where the operator replaces them and the verifiers are told."""
     if not plan.settings.verification.enabled or driver_pods_digest(plan) is None:
         return ""
     one, nodes = turn_seconds(plan), sum(pool.pool.min_nodes for pool in stay)
