@@ -23,6 +23,7 @@ from gpu_pools.rendering.sharing_configs import (
     mig_parted_file,
 )
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+from gpu_pools.stack.sharing import Mps
 
 from ._options import child_options
 
@@ -33,6 +34,7 @@ def config_keys(
     plan: Plan,
     opts: pulumi.ResourceOptions | None,
     before: Sequence[pulumi.Resource],
+    mps: pulumi.ResourceHookBinding | None = None,
 ) -> list[pulumi.Resource]:
     """The two ConfigMaps that the operator's operands read, with all that is in them.
 
@@ -42,9 +44,11 @@ def config_keys(
         plan: what is declared.
         opts: options of the component.
         before: what must be there.
+        mps: hooks for the keys of MPS declarations.
     """
     plugin = _base(parent, f"{name}-device-plugin", DEVICE_PLUGIN_CONFIG_MAP, opts, before)
-    configs = _patches(parent, f"{name}-config", plugin, DEVICE_PLUGIN_CONFIG_MAP, plan.device_plugin_configs, opts)
+    hooks = {pool.config_key: mps for pool in plan.pools if isinstance(pool.sharing, Mps)}
+    configs = _patches(parent, f"{name}-config", plugin, DEVICE_PLUGIN_CONFIG_MAP, plan.device_plugin_configs, opts, hooks)
     return [plugin, *configs, *_mig_parted(parent, name, plan, opts, before)]
 
 
@@ -92,13 +96,14 @@ def _patches(
     config_map: str,
     data: Mapping[str, str],
     opts: pulumi.ResourceOptions | None,
+    hooks: Mapping[str, pulumi.ResourceHookBinding | None] | None = None,
 ) -> list[pulumi.Resource]:
     return [
         ConfigMapPatch(
             f"{name}-{key}",
             metadata={"name": config_map, "namespace": OPERATOR_NAMESPACE},
             data={key: text},
-            opts=child_options(parent, opts, depends_on=[base]),
+            opts=child_options(parent, opts, depends_on=[base], hooks=(hooks or {}).get(key)),
         )
         for key, text in data.items()
     ]

@@ -31,6 +31,7 @@ from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from ._args import PoolLike
 from ._helm import chart_release, chart_values, privileged_namespace
+from ._mps_first import Reached, asks_about_mps, signal_policy
 from ._options import child_options
 from ._owners import looks_for_another, tells_of_another_owner, tells_of_layouts
 from ._pull_secret import pull_secret
@@ -110,7 +111,8 @@ class GpuOperator(pulumi.ComponentResource):
         self.pools = {str(pool["name"]): pool for pool in (pool_keys(one, name) for one in args.get("pools", ()))}
         if adopted:
             pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, child_options(self, opts))
-            self._configure(name, self._keys(name, plan, opts, pulling), opts)
+            reached = args.get("kubeconfig"), args.get("context")
+            self._configure(name, self._keys(name, plan, opts, pulling, reached), opts)
         else:
             self._install(name, plan, args, opts)
         self.register_outputs(
@@ -132,8 +134,9 @@ class GpuOperator(pulumi.ComponentResource):
         namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
         inside = child_options(self, opts, depends_on=[namespace])
         pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, inside)
-        keys = self._keys(name, plan, opts, [namespace, *pulling])
+        keys = self._keys(name, plan, opts, [namespace, *pulling], reached)
         counters = self._counters(name, plan, inside)
+        signal = signal_policy(self, name, plan, reached, opts, [namespace])
         chart_release(
             f"{name}-release",
             plan.settings.operator.chart,
@@ -142,7 +145,7 @@ class GpuOperator(pulumi.ComponentResource):
             child_options(
                 self,
                 opts,
-                depends_on=[*keys, *counters],
+                depends_on=[*keys, *counters, *signal],
                 hooks=judges_the_step(name, plan, reached, hooks),
             ),
         )
@@ -169,9 +172,9 @@ class GpuOperator(pulumi.ComponentResource):
         )
 
     def _keys(
-        self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: list[pulumi.Resource]
+        self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: list[pulumi.Resource], reached: Reached
     ) -> list[pulumi.Resource]:
-        keys = config_keys(self, name, plan, opts, before)
+        keys = config_keys(self, name, plan, opts, before, asks_about_mps(name, plan, reached))
         spec: Any = key_wait_spec(plan, plan.settings.nfd.labeller_image)
         limit = f"{spec['minReadySeconds'] + _SLACK_SECONDS}s"
         DaemonSet(

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 Operand = Literal["driver", "devicePlugin", "gfd", "migManager"]
 OPERANDS: Final[tuple[Operand, ...]] = get_args(Operand)
 Feature = Literal[
-    "migManager.variants", "migManager.subsystems", "devicePlugin.mps", "devicePlugin.mpsMany", "devicePlugin.anchored"
+    "migManager.variants",
+    "migManager.subsystems",
+    "devicePlugin.mps",
+    "devicePlugin.mpsDefaultFirst",
+    "devicePlugin.mpsMany",
+    "devicePlugin.mpsSignal",
+    "devicePlugin.anchored",
 ]
 
 

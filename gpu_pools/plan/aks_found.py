@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.clouds.aks_together import check_aks
 from gpu_pools.clouds.azure_versions import OLDEST_FOR_IMAGE, numbers
 from gpu_pools.plan.checks import driver_of
+from gpu_pools.plan.mps_support import too_old_for_signal
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
 from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.later import Later
@@ -150,6 +151,8 @@ def too_old(settings: Settings, version: str | None, whose: str) -> list[Problem
             allowed=f"true in a cluster of Kubernetes {LEAST_KUBERNETES} or newer",
             remedy="Leave it out; the deploy still waits until the nodes have passed.",
         )
+    if problem := too_old_for_signal(settings, version, whose):
+        problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
     if settings.verification.enabled and has < numbers(LEAST_FOR_VERIFIERS):
         problems.add(
             "gpu-pools:verification",

@@ -36,11 +36,6 @@ GPU_INSTANCE_PROFILES: Final = {1: "MIG1g", 2: "MIG2g", 3: "MIG3g", 4: "MIG4g", 
 _MPS_MANY_CLIENTS: Final = (7, 5)
 #: Less memory per MPS client than this leaves little beside the CUDA context itself.
 _MPS_SMALL_SHARE_MIB: Final = 1536
-#: gpu-operator v26.7.0, state-mps-control-daemon/0400_daemonset.yaml; k8s-device-plugin v0.19.0 (its #1726, #1827).
-_MPS_UNHEARD: Final = (
-    "by its sources config-manager cannot tell a node's MPS daemon of its configuration: the daemon may keep the default one and "
-    "share nothing, which the verifier says (W49)"
-)
 _SHARING: Final = "gpu-pools:sharing"
 
 
@@ -52,7 +47,7 @@ def check_pool(pool: Pool, sharing: Sharing, problems: Problems) -> list[str]:
     if isinstance(sharing, Mig):
         warnings += _check_mig(pool, pool.hardware, sharing, problems)
     if isinstance(sharing, Mps):
-        warnings += [_MPS_UNHEARD, *_check_mps(pool, pool.hardware, sharing, problems)]
+        warnings += _check_mps(pool, pool.hardware, sharing, problems)
     _check_partitioning(pool, pool.hardware, sharing, problems)
     return warnings + check_memory(pool, pool.hardware, sharing, problems)
 

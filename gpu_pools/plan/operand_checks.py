@@ -47,7 +47,7 @@ def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: s
             warnings.append(
                 f"the operator that is there must bring {operand} {first} or newer, else {consequence}; it {_UNCHECKED}"
             )
-        text, where = _installed(settings, operand)
+        text, where = installed_operand(settings, operand)
         if text is None:
             continue
         version, first = parse_version(text), version_text(since(feature))
@@ -64,8 +64,13 @@ def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: s
     return [*warnings, *drivers, *_requests(sharing, settings)]
 
 
-def _installed(settings: Settings, operand: Operand) -> tuple[str | None, str]:
-    """(version of an operand that the operator installs, what says so); None where nothing does."""
+def installed_operand(settings: Settings, operand: Operand) -> tuple[str | None, str]:
+    """Tell which version of an operand the operator installs, and which key of the stack decides it.
+
+    Returns:
+        The version as it is written and the key's path; None and nothing for an operator of another owner, and None where
+        nothing tells the version.
+    """
     chart = settings.operator.chart
     if settings.operator.adopted:
         return None, ""
@@ -86,7 +91,7 @@ def _newer(where: str) -> str:
 
 def refuses_two(sharing: Sharing, settings: Settings) -> bool:
     """Whether an overridden device plugin refuses requests for two replicas although the declaration allows them."""
-    version = parse_version(_installed(settings, "devicePlugin")[0] or "")
+    version = parse_version(installed_operand(settings, "devicePlugin")[0] or "")
     allowed = isinstance(sharing, Mps) and not sharing.fail_requests_greater_than_one
     return allowed and version is not None and version < since("devicePlugin.mpsMany")
 
@@ -121,7 +126,7 @@ def _driver(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems
         owner = "the operator that is there installs it"
         yield f"{what} needs NVIDIA driver {version_text(first)} or newer: whether {owner} {_UNCHECKED}"
         return
-    text, where = _installed(settings, "driver")
+    text, where = installed_operand(settings, "driver")
     version = parse_version(text or "")
     if text is not None and (version is None or _tells_branch_only(text, first)):
         yield f"driver.version {text} tells no version: whether it is {version_text(first)} or newer {_UNCHECKED}"
@@ -143,7 +148,7 @@ def _minimum(pool: Pool, settings: Settings, problems: Problems) -> Iterator[str
     least = parse_version(pool.minimum.driver or "")
     if least is None or (pool.driver or settings.operator.driver) == "preinstalled":
         return
-    text, _ = _installed(settings, "driver")
+    text, _ = installed_operand(settings, "driver")
     version = parse_version(text or "")
     if text is None or version is None or _tells_branch_only(text, least):
         which = text or "of a version that no source gives"
@@ -171,7 +176,7 @@ def _drivers(gpu: GpuModel, sharing: Mig) -> dict[str, Version]:
 
 def _requests(sharing: Sharing, settings: Settings) -> Iterator[str]:
     if refuses_two(sharing, settings):
-        text, _ = _installed(settings, "devicePlugin")
+        text, _ = installed_operand(settings, "devicePlugin")
         yield (
             f"device plugin {text} forces failRequestsGreaterThanOne under MPS: pods that ask for two replicas are refused; "
             f"false is honoured from {version_text(since('devicePlugin.mpsMany'))} on (D11)"

@@ -41,6 +41,7 @@ from gpu_pools.plan.checks import (
 from gpu_pools.plan.driver_upgrades import check_driver_upgrade, driver_upgrade_warnings
 from gpu_pools.plan.generations import check_exchanges, with_generation
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
+from gpu_pools.plan.mps_support import check_mps_support
 from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
 from gpu_pools.plan.operator_versions import chart_warnings
@@ -114,7 +115,15 @@ class _Strategies:
 def _plan(settings: Settings, problems: Problems) -> Plan:
     strategy = derived_mig_strategy(settings)
     checked = [
-        (pool, sharing, [*check_pool(pool, sharing, problems), *_check_operands(pool, sharing, settings, strategy, problems)])
+        (
+            pool,
+            sharing,
+            [
+                *check_pool(pool, sharing, problems),
+                *check_mps_support(pool, sharing, settings, problems),
+                *_check_operands(pool, sharing, settings, strategy, problems),
+            ],
+        )
         for pool in settings.pools
         if (sharing := settings.sharing.get(pool.sharing)) is not None
     ]
