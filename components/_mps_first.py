@@ -4,9 +4,9 @@ Before a new MPS configuration is written, in previews too, the cluster is asked
 (gpu_pools/plan/mps_found.py): an operator of another owner that lacks something, or running nodes that would keep their old
 replicas. A cluster that cannot be asked stops nothing; the deploy warns that it was not asked.
 
-The policy corrects pods when they are created. Pods of the MPS daemon that are older than it serve nothing, so once it is in force
-they are deleted, one after the other, and their DaemonSet makes new ones. That is written down in a ConfigMap by the uid of the
-policy: a deploy that is interrupted does it again, and one that finds it done asks nothing.
+The policy corrects pods when they are created. Pods of the MPS daemon that are older than it serve nothing, so once it is in
+force they are deleted, one after the other, and their DaemonSet makes new ones. That is written down in a ConfigMap by the uid of
+the policy: a deploy that is interrupted does it again, and one that finds it done asks nothing.
 """
 
 import asyncio

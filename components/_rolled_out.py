@@ -1,5 +1,8 @@
 """Waits for a pool's `rollout`, so that the first node that fails ends the deploy, and not the end of its whole time.
 
+Pools with MPS are waited for in the same way, with `rollout` or without it: an operator that cannot serve MPS is reported by the
+verifiers within seconds, and waiting changes nothing about it (W49).
+
 The Kubernetes provider waits for a DaemonSet until its time is over, and cannot be told that nothing comes any more. So the
 DaemonSet says that it is not to be waited for, and a ConfigMap says of which declaration the nodes are proven, by the uid and
 the generation of the DaemonSet. It is due whenever that is another one than was proven last. The hook before it is written waits
@@ -28,6 +31,7 @@ from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.stack.rollout import Rollout
+from gpu_pools.stack.sharing import Mps
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.windows import opens_in, read_window
 
@@ -35,14 +39,14 @@ from . import _log
 from ._ask_first import client_of
 from ._cluster_api import ClusterApi
 from ._not_known_yet import not_known_yet
-from ._why import Failed, why
+from ._why import Failed, in_vain, why
 
 _NOT_WAITED_FOR: Final = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
 _TRIES, _PAUSE_SECONDS = 3, 5.0
 
 
 class RolledOut:
-    """Of one pool with `rollout`, in a cluster that somebody said how to reach."""
+    """Of one pool with `rollout` or MPS, in a cluster that can be reached."""
 
     def __init__(self, name: str, planned: PoolPlan, facts: pulumi.Output[Failed], seconds: int, first_seconds: int) -> None:
         """What is needed for it.
@@ -80,8 +84,8 @@ class RolledOut:
         except Exception as error:  # noqa: BLE001 - whatever it is, the provider can wait
             self._waited_for = True
             _log.warn(
-                f"pool {self._planned.name}: the program cannot reach the cluster ({type(error).__name__}), so a node of its "
-                f"rollout that fails is told only when the time is over, after {self._seconds} s"
+                f"pool {self._planned.name}: the program cannot reach the cluster ({type(error).__name__}), so a node that fails "
+                f"is reported only when the time is over, after {self._seconds} s"
             )
             return {}
         return _NOT_WAITED_FOR
@@ -153,6 +157,8 @@ class RolledOut:
             _log.info,
             # By the clock of the machine that deploys, as components/_window.py has it.
             lambda: opens_in(windows, time.time()),
+            (lambda: in_vain(failed)) if isinstance(self._planned.sharing, Mps) else lambda: "",
+            rolls=self._planned.pool.rollout is not None,
         )
 
 

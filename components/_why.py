@@ -23,7 +23,7 @@ from gpu_pools.evidence.cluster import config_maps_of
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.shared_text import summary
 from gpu_pools.evidence.table import findings
-from gpu_pools.evidence.verdicts import Snapshot, judge
+from gpu_pools.evidence.verdicts import Evidence, Snapshot, Verdict, judge
 from gpu_pools.evidence.waiting import waiting
 
 # Not first when they are needed: once the program is over, and only the engine still at work, its folder is no longer searched.
@@ -95,15 +95,38 @@ def why(failed: Failed) -> str:
     return "\n".join(lines)
 
 
-def _seen(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) -> list[str]:
-    namespace, labels = reports["namespace"], ",".join(f"{key}={value}" for key, value in pool["nodeSelector"].items())
+#: Causes that neither time nor anything on the node removes.
+_HOPELESS: Final = ("mps-unheard",)
+
+
+def in_vain(failed: Failed) -> str:
+    """Tell why no time makes the pool's nodes what is declared, by what their verifiers report; empty where that is not known."""
+    if not failed.kubeconfig:
+        return ""
+    (pool,) = failed.reports["pools"].values()
     try:
-        cluster = _Cluster(kubeconfig, reports["context"])
-        maps = config_maps_of(cluster.items("config_map", namespace))
-        nodes = cluster.items("node", selector=labels)
-        seen = Snapshot(dt.datetime.now(dt.UTC), nodes, maps)
-        evidence = judge("", declared({"verification": reports}), seen)
-        pods = waiting(cluster.items("pod", namespace, pool["podSelector"]))
+        evidence = _judged(failed.reports, pool, failed.kubeconfig)[0]
+    except Exception:  # noqa: BLE001 - a cluster that does not answer now may do so at the next look
+        return ""
+    for node in (node for pool in evidence.pools for node in pool.nodes if node.report is not None):
+        for found in node.report.differences if node.report and node.verdict is Verdict.DIFFERS else ():
+            if found.cause in _HOPELESS:
+                return f"{node.name}: {found.likely_cause}. {found.remedy}"
+    return ""
+
+
+def _judged(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) -> tuple[Evidence, Sequence[Any], Any]:
+    """(what the reports say, the nodes, the cluster)."""
+    cluster = _Cluster(kubeconfig, reports["context"])
+    maps = config_maps_of(cluster.items("config_map", reports["namespace"]))
+    nodes = cluster.items("node", selector=",".join(f"{key}={value}" for key, value in pool["nodeSelector"].items()))
+    return judge("", declared({"verification": reports}), Snapshot(dt.datetime.now(dt.UTC), nodes, maps)), nodes, cluster
+
+
+def _seen(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) -> list[str]:
+    try:
+        evidence, nodes, cluster = _judged(reports, pool, kubeconfig)
+        pods = waiting(cluster.items("pod", reports["namespace"], pool["podSelector"]))
         return [summary(evidence), *filter(None, findings(evidence)), *(f"verifier on {line}" for line in pods), *changing(nodes)]
     except Exception as error:  # noqa: BLE001 - whatever it is, the deploy's own error must not be lost behind it
         return [f"The cluster cannot be asked why: {type(error).__name__}"]

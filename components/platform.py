@@ -318,6 +318,8 @@ class GpuPlatform(pulumi.ComponentResource):
         config: Mapping[str, Any],
     ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
+        from gpu_pools.proof.verifier_pods import restarts_mps  # noqa: PLC0415
+
         from .verification import Verification, Verifier, deployed_program  # noqa: PLC0415
 
         reached: VerifierArgs = {"kubeconfig": kubeconfig}
@@ -327,6 +329,8 @@ class GpuPlatform(pulumi.ComponentResource):
             reached["registry"] = config[f"{NAMESPACE}:registry"]
         if any(pool.pool.rollout for pool in planned.pools):
             reached["rollout"] = True
+        if any(restarts_mps(planned, pool) for pool in planned.pools):
+            reached["restarts_mps"] = True
         if gives_back(planned.settings):
             reached["leaving"] = True
         verifier = Verifier(f"{name}-verifier", reached, opts)

@@ -2,8 +2,8 @@
 
 `Verifier` puts into a cluster, once, what verifiers share: a namespace of their own, the program, their account and rights, and
 the policy that narrows these to each one's own node. `Verification` adds, per pool, the expectation and a DaemonSet; Pulumi waits
-for the DaemonSet, and where that wait ends in vain components/_why.py says why. For a pool with `rollout` the program waits,
-which can end early (components/_rolled_out.py). What would take nodes away outside of the pool's
+for the DaemonSet, and where that wait ends in vain components/_why.py says why. For a pool with `rollout` or MPS the program
+waits, which can end early (components/_rolled_out.py). What would take nodes away outside of the pool's
 windows is refused (components/_window.py). A pool without nodes has nothing to wait for: that is not proof, and nothing here
 calls it one.
 
@@ -52,6 +52,7 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.rendering import node_leaving
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.errors import InvalidStackError, Problem
 from gpu_pools.verifier.archive import archive, digest
 
@@ -99,6 +100,8 @@ class VerifierArgs(TypedDict):
     """A registry of one's own, from which the verifiers' image comes; as the section of a stack file."""
     rollout: NotRequired[bool]
     """Whether a pool has `rollout`: its verifiers then change their nodes, and have an account for that."""
+    restarts_mps: NotRequired[bool]
+    """Whether a rollout restarts the MPS daemon, which device plugins before v0.18.2 need."""
     leaving: NotRequired[bool]
     """Whether nodes of removed pools are given back by the operator's release: it may then take away these pools' verifiers."""
 
@@ -144,7 +147,8 @@ class Verifier(pulumi.ComponentResource):
         NetworkPolicy(f"{name}-network", metadata={"name": POLICY, "namespace": VERIFIER_NAMESPACE}, spec=closed, opts=inside)
         self._rights(name, changers=changers, opts=child_options(self, opts, depends_on=[account, bound]))
         if changers:
-            self._changers(name, inside, child_options(self, opts, depends_on=[account, bound]))
+            mps = args.get("restarts_mps", False)
+            self._changers(name, inside, child_options(self, opts, depends_on=[account, bound]), mps=mps)
         if args.get("leaving", False):
             self._leaving(name, inside)
         # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
@@ -154,11 +158,11 @@ class Verifier(pulumi.ComponentResource):
         pull_secret(name, VERIFIER_NAMESPACE, registry, inside)
         self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
 
-    def _changers(self, name: str, inside: pulumi.ResourceOptions, opts: pulumi.ResourceOptions) -> None:
+    def _changers(self, name: str, inside: pulumi.ResourceOptions, opts: pulumi.ResourceOptions, *, mps: bool) -> None:
         """The account of pools with `rollout`, and what it may do beside: its policy first, as above."""
         metadata: Any = {"name": CHANGER, "namespace": VERIFIER_NAMESPACE}
         account = ServiceAccount(f"{name}-changer", metadata=metadata, opts=inside)
-        policy: Any = changer_policy_spec()
+        policy: Any = changer_policy_spec(mps=mps)
         binding: Any = changer_policy_binding_spec()
         named: Any = {"name": changer_rights.POLICY}
         written = ValidatingAdmissionPolicy(f"{name}-changer-policy", metadata=named, spec=policy, opts=opts)
@@ -291,10 +295,12 @@ class Verification(pulumi.ComponentResource):
             lambda one: reports(plan, deployed_program(one["program"]), of_pool.name, {of_pool.name: one["group"]})
         )
         facts = needed(of_pool.name, pool_reports, args.get("kubeconfig"))
-        reached = of_pool.pool.rollout is not None and args.get("kubeconfig") is not None
+        looks = of_pool.pool.rollout is not None or isinstance(of_pool.sharing, Mps)
+        reached = looks and args.get("kubeconfig") is not None
         waits = RolledOut(name, of_pool, facts, limit, least) if reached else None
         metadata: Any = {"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE}
-        if labels := becomes(of_pool):
+        labels = becomes(of_pool)
+        if labels or waits:
             metadata["annotations"] = waits.annotations(document).apply(lambda more: {**labels, **more}) if waits else labels
         notes: list[pulumi.ResourceHook | pulumi.ResourceHookFunction] = [waits.notes()] if waits else []
         proof = DaemonSet(

@@ -103,8 +103,8 @@ def unserved_changes(plan: Plan, nodes: Iterable[Mapping[str, Any]], update: Mps
             named = ", ".join(line(node) for node in sorted(old)[:_MOST_NODES]) + (" …" if len(old) > _MOST_NODES else "")
             yield Problem(
                 f"{pool.pool.path}.sharing",
-                f"{len(old)} running nodes serve another MPS configuration ({named}), and this device plugin passes the change on "
-                "to no running MPS daemon: they would keep the old replicas (W49)",
+                f"{len(old)} running nodes serve another MPS configuration ({named}), and this device plugin passes the change "
+                "on to no running MPS daemon: they would keep the old replicas (W49)",
                 f"{' or '.join(sorted(set(old.values())))}, or a pool with `rollout`",
                 "Set `rollout: {maxUnavailable: 1}` on this pool: it drains each node and restarts its MPS daemon.",
             )

@@ -2,9 +2,10 @@
 
 They have an account of their own, so that pools without it give away nothing. To a node it may do what a change needs, and the
 policy of gpu_pools/proof/verifier_rights.py holds that to its own one. Of pods it may evict, and delete where the stack
-says so or mig-manager hangs. A deletion tells the API server which pod it is of, so it is held to the changer's own node and to
-pods that hold GPUs. An eviction does not: its object names a pod and no node, and the policy sees nothing else. So a stolen
-changer's token may ask for the eviction of any pod outside the namespaces below; disruption budgets hold against it.
+says so or mig-manager hangs; and, where a running MPS daemon learns of no change, the pod of that. A deletion tells the API
+server which pod it is of, so it is held to the changer's own node and to those pods. An eviction does not: its object names a pod
+and no node, and the policy sees nothing else. So a stolen changer's token may ask for the eviction of any pod outside the
+namespaces below; disruption budgets hold against it.
 
 To find who holds a GPU of its node it must list pods, which RBAC grants for all nodes or none.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gpu_pools.proof.verifier_rights import CHANGER_USER, NODE_CLAIM, VERIFIER_NAMESPACE
+from gpu_pools.rendering.mps_signal import APP as MPS_DAEMON
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 ROLE: Final = "gpu-pools-changer"
@@ -39,12 +41,23 @@ def turn_rules() -> list[dict[str, Any]]:
     ]
 
 
-def changer_policy_spec() -> dict[str, Any]:
-    """The ``spec`` of the ValidatingAdmissionPolicy of what it does to pods."""
+def changer_policy_spec(*, mps: bool = False) -> dict[str, Any]:
+    """The ``spec`` of the ValidatingAdmissionPolicy of what it does to pods.
+
+    Args:
+        mps: whether it may delete pods of the MPS daemon, too: where a running one learns of no change.
+    """
     pods = {"apiGroups": [""], "apiVersions": ["*"], "scope": "*"}
     held = "container.?resources.?limits.orValue({}).exists(name, name.startsWith('nvidia.com/'))"
     containers = [f"oldObject.spec.?{of}.orValue([]).exists(container, {held})" for of in ("containers", "initContainers")]
-    manager = f"request.namespace == '{OPERATOR_NAMESPACE}' && oldObject.metadata.?labels[?'app'].orValue('') == '{_MIG_MANAGER}'"
+    apps, named = (
+        ([_MIG_MANAGER, MPS_DAEMON], "those of mig-manager and the MPS daemon")
+        if mps
+        else ([_MIG_MANAGER], "those of mig-manager")
+    )
+    label = "oldObject.metadata.?labels[?'app'].orValue('')"
+    of_app = f"{label} in {apps}" if mps else f"{label} == '{_MIG_MANAGER}'"
+    operand = f"request.namespace == '{OPERATOR_NAMESPACE}' && {of_app}"
     return {
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -61,8 +74,8 @@ def changer_policy_spec() -> dict[str, Any]:
                 "a changer deletes pods of its own node only",
             ),
             _rule(
-                f"request.operation != 'DELETE' || {' || '.join(containers)} || ({manager})",
-                "a changer deletes pods that hold GPUs, and those of mig-manager, only",
+                f"request.operation != 'DELETE' || {' || '.join(containers)} || ({operand})",
+                f"a changer deletes pods that hold GPUs, and {named}, only",
             ),
             _rule(
                 f"request.operation != 'CREATE' || !(request.namespace in {list(_CLOSED)})",

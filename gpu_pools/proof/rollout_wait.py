@@ -27,6 +27,8 @@ _SILENT_SECONDS: Final = 300.0
 #: While no window is open: what needs none has begun by then.
 _CLOSED_SECONDS: Final = 60.0
 _FORBIDDEN: Final = 403
+#: Looks in a row that must say so before a wait is given up.
+_IN_VAIN: Final = 3
 
 
 class NotRolledOutError(Exception):
@@ -63,6 +65,8 @@ class RolloutWait:
         first_seconds: how long the first proof of a node may take that nobody changes.
         tell: says how it goes.
         opens_in: seconds until nodes may begin to change; 0 while they may.
+        in_vain: why no node of the pool can become what is declared; empty as long as that is not known.
+        rolls: whether the pool has `rollout`.
         now: the clock.
         wall: seconds since the epoch.
     """
@@ -75,6 +79,8 @@ class RolloutWait:
     first_seconds: float
     tell: Callable[[str], None]
     opens_in: Callable[[], float] = lambda: 0.0
+    in_vain: Callable[[], str] = lambda: ""
+    rolls: bool = True
     now: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     _began: float | None = None
@@ -83,6 +89,7 @@ class RolloutWait:
     _told_at: float = field(default=0.0)
     _closed_since: float | None = None
     _last: str = "it could not be looked at"
+    _vain: int = 0
 
     def look(self) -> float:
         """Seconds until the next look; 0 where the rollout is over.
@@ -98,9 +105,18 @@ class RolloutWait:
             self._last = str(error)
             if error.status == _FORBIDDEN:
                 raise self._failed(f"its rollout could not be looked at: {error}") from None
+        self._judge_hope()
         if self._seconds() >= self.seconds:
-            raise self._failed(f"its rollout was not over in {self.seconds:g} s: {self._last}")
+            what = "its rollout was not over" if self.rolls else "not all nodes were as declared"
+            raise self._failed(f"{what} in {self.seconds:g} s: {self._last}")
         return _LOOK_SECONDS
+
+    def _judge_hope(self) -> None:
+        """End where several looks after each other say that waiting helps nothing: one may see a state that passes."""
+        why = self.in_vain()
+        self._vain = self._vain + 1 if why else 0
+        if self._vain >= _IN_VAIN:
+            raise self._failed(f"waiting helps nothing: {why}")
 
     def _seconds(self) -> float:
         """Since the first look."""
@@ -161,6 +177,8 @@ class RolloutWait:
         self.tell(f"pool {self.pool}: {text}")
 
     def _failed(self, why: str) -> NotRolledOutError:
+        if not self.rolls:
+            return NotRolledOutError(f"pool {self.pool}: {why.rstrip('.')}. Remove the cause and deploy again.")
         return NotRolledOutError(
             f"pool {self.pool}: {why.rstrip('.')}. Nodes whose turn has not come work on as before. Remove the cause and deploy "
             "again, which goes on from here; or deploy the old declaration, which takes the changed nodes back."

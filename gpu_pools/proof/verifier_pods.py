@@ -30,6 +30,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.plan.mps_support import mps_update
 from gpu_pools.plan.operands_due import wanted
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.node_expectation import node_expectation
@@ -198,6 +199,7 @@ def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group
         "terminationGracePeriodSeconds": 5,
         "initContainers": _in_turn(
             planned.pool.rollout,
+            restarts_mps(plan, planned),
             {"name": "assert", **common, "args": ["assert", *expect, *wait]},
             [*document, "--termination-log", _TERMINATION_LOG],
             settings.deadline_seconds,
@@ -207,12 +209,24 @@ def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group
     }
 
 
-def _in_turn(rollout: Rollout | None, proof: dict[str, Any], document: list[str], deadline_seconds: int) -> list[dict[str, Any]]:
+def restarts_mps(plan: Plan, planned: PoolPlan) -> bool:
+    """Whether a rollout of the pool must replace the pod of the MPS daemon, which learns of a change in no other way."""
+    return isinstance(planned.sharing, Mps) and planned.pool.rollout is not None and mps_update(plan.settings) == "restart"
+
+
+def _in_turn(
+    rollout: Rollout | None,
+    mps: bool,  # noqa: FBT001 - said where it is called
+    proof: dict[str, Any],
+    document: list[str],
+    deadline_seconds: int,
+) -> list[dict[str, Any]]:
     """The proof, and around it what changes the node and gives it back where the pool has a rollout."""
     if rollout is None:
         return [proof]
     turns = [*document, "--turns", str(rollout.max_unavailable), "--turns-in", VERIFIER_NAMESPACE]
     manner = ["--drain", str(rollout.drain_seconds), "--staying", rollout.pods_that_stay, "--wait", str(deadline_seconds)]
+    manner += ["--restart-mps"] if mps else []
     manner += [word for window in rollout.windows for word in ("--window", str(window))]
     change = {**proof, "name": "change", "args": ["change", *turns, *manner]}
     return [change, proof, {**proof, "name": "release", "args": ["release", *turns]}]

@@ -10,7 +10,8 @@ node with MPS, and the policy needs nothing there.
 
 Sources: NVIDIA/gpu-operator assets/state-mps-control-daemon/0400_daemonset.yaml (the same at v25.3.4, v25.10.1, v26.3.3 and
 v26.7.0); NVIDIA/k8s-device-plugin v0.20.0 cmd/config-manager/main.go, its issue #1726 and pull request #1827.
-MutatingAdmissionPolicy is stable, and on by default, since Kubernetes 1.36 (KEP-3962); tried on a real API server of that version (tests/sandbox).
+MutatingAdmissionPolicy is stable, and on by default, since Kubernetes 1.36 (KEP-3962); tried on a real API server of that version
+(tests/sandbox/test_mps_signal.py).
 """
 
 from __future__ import annotations

@@ -112,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     about = "of pods that do not go in time"
     changes.add_argument("--staying", choices=("wait", "stop", "delete"), required=True, help=about)
     changes.add_argument("--wait", type=_seconds, required=True, metavar="SECONDS", help="how long the GPUs may take")
+    changes.add_argument("--restart-mps", action="store_true", help="replace the MPS daemon's pod once the labels are set")
     about = "when it may begin, such as 'Saturday 22:00 6h +01:00'; several are possible"
     changes.add_argument("--window", type=_window, action="append", default=[], metavar="WINDOW", help=about)
     about = "give this node back after a change, and its turn"

@@ -378,6 +378,19 @@ _TABLE: Final = (
         "I06 I07",
     ),
     _Row(
+        "mps-unheard",
+        (
+            "config-manager cannot signal the MPS daemon, which therefore serves the cluster's default configuration: a fault of "
+            "the device plugin from v0.18.2 on (NVIDIA/k8s-device-plugin#1726, #1827); nothing on the node helps"
+        ),
+        (
+            "From device plugin v0.20.0 on, create the admission policy gpu-pools-mps-signal (deploy the stack again, or apply "
+            "docs/mps-signal.yaml) and delete this pod once. Below that, set devicePlugin.version to v0.20.0, or share the GPUs "
+            "otherwise."
+        ),
+        "W49",
+    ),
+    _Row(
         "config-wedged",
         (
             "the operand is stuck on a key that the ConfigMap lost before the node had left it: its config-manager "
@@ -491,7 +504,7 @@ _TABLE: Final = (
         "mps-mode-default",
         "MPS is declared, but the GPU is open to everybody: the MPS control daemon never started on it",
         "Look at the pod nvidia-device-plugin-mps-control-daemon; it starts only where the label nvidia.com/mps.capable is true.",
-        "I11 D09 W49",
+        "I11 D09",
     ),
     _Row(
         "mode-left-over",
@@ -508,7 +521,10 @@ _TABLE: Final = (
     _Row(
         "mps-dead",
         "the MPS control daemon does not answer",
-        "Restart the pod nvidia-device-plugin-mps-control-daemon; running clients have to be restarted too.",
+        (
+            "Where config-manager of the pod nvidia-device-plugin-mps-control-daemon fails, follow the remedy of that. Else "
+            "restart the pod; running clients have to be restarted too."
+        ),
         "I11 R14",
     ),
     _Row(
@@ -520,7 +536,10 @@ _TABLE: Final = (
     _Row(
         "mps-split",
         "the MPS daemon serves another split: it was started for another configuration",
-        "Restart the MPS control daemon, then the device plugin.",
+        (
+            "Where config-manager of the pod nvidia-device-plugin-mps-control-daemon fails, follow the remedy of that. Else "
+            "restart the MPS control daemon, then the device plugin."
+        ),
         "R05 R12 W49",
     ),
     _Row(

@@ -27,6 +27,7 @@ from .steps import (
     Seen,
     Step,
     Target,
+    begun,
     hangs,
     has_labels,
     is_paused,
@@ -72,11 +73,13 @@ class Manner:
         drain_seconds: how long pods may take to go.
         staying: ``wait``, ``stop`` or ``delete``.
         wait_seconds: how long the GPUs may take to become what is declared.
+        restarts_mps: whether a running MPS daemon learns of the labels only when its pod is replaced.
     """
 
     drain_seconds: float
     staying: str
     wait_seconds: float
+    restarts_mps: bool = False
 
 
 def target_of(expected: Expectation) -> Target:
@@ -124,6 +127,8 @@ class Change:
     _refused: dict[str, str] = field(default_factory=dict)
     _state: tuple[str, bool, float] = ("", False, 0.0)
     _mended: bool = False
+    #: Whether the pod of the MPS daemon was replaced since the labels were set.
+    _mps_restarted: bool = False
     _pause: float = _POLL_SECONDS
     _closed: float = 0.0
     #: How many turns there are, and when that was asked, while all of them are taken.
@@ -173,6 +178,11 @@ class Change:
         if step is not self._at[0]:
             self._at, self._pause = (step, self.now()), _POLL_SECONDS
             tell(f"{step.value}: {self.target.name}")
+        if step in {Step.DONE, Step.WAIT} and self._mps_is_old(seen):
+            tell("the MPS daemon's pod is replaced: a running one keeps its old replicas")
+            self.node.restart_mps_daemon()
+            self._mps_restarted = True
+            return False
         if step is Step.DONE or (step is Step.WAIT and self._left_to_the_proof()):
             return True
         self._do(step, node, seen)
@@ -204,6 +214,13 @@ class Change:
             return held and self.nvml()
         changes = mark is not None or (held and labels.get(MIG_STATE_LABEL) == MIG_FAILED)
         return changes and MIG_CONFIG_LABEL in self.target.labels and has_labels(self.target, labels) and self.nvml()
+
+    def _mps_is_old(self, seen: Seen) -> bool:
+        """Whether the MPS daemon may still serve what was before; asked only in a turn, in which no pod holds its GPUs.
+
+        A changer that is killed after it has replaced the pod does it again, which ends nobody's work.
+        """
+        return self.manner.restarts_mps and begun(seen.mark) and not self._mps_restarted
 
     def _take_turn(self) -> None:
         if not self.turns.take():

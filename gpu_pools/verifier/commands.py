@@ -222,7 +222,7 @@ def _change(options: argparse.Namespace, reader: Reader) -> int:
 
     expected, node, turns = _turned(options)
     try:
-        target, manner = target_of(expected), Manner(options.drain, options.staying, options.wait)
+        target, manner = target_of(expected), Manner(options.drain, options.staying, options.wait, options.restart_mps)
 
         def opens() -> float:
             return opens_in(options.window, turns.api.clock()) if options.window else 0.0

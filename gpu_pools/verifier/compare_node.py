@@ -42,7 +42,7 @@ _UPGRADE_FAILED: Final = "upgrade-failed"
 _UPGRADE_SETTLED: Final = frozenset({"", "upgrade-done"})
 _GFD: Final = "gpu-feature-discovery"
 #: Without the MPS daemon the device plugin stays up and registers nothing.
-_PLUGIN_WAITS: Final = frozenset({"mps-dead", "mps-operand-missing"})
+_PLUGIN_WAITS: Final = frozenset({"mps-dead", "mps-operand-missing", "mps-unheard"})
 _STRATEGY: Final = "nvidia.com/mig.strategy"
 _SHARED: Final = ".shared"
 _PRODUCT: Final = "nvidia.com/gpu.product"
@@ -195,6 +195,8 @@ def _why_config(wanted: NodeExpectation, found: NodeReading, pod: Pod) -> tuple[
         return "operand-config", ""
     if label not in found.config.keys:
         return "operand-config", f"the node's label names {label}, which the ConfigMap lacks"
+    if pod.unsignalled:
+        return "mps-unheard", pod.unsignalled
     failed, changed = pod.config_failed, found.config.changed
     if failed is None or changed is None:
         return "config-on-its-way", ""

@@ -130,8 +130,15 @@ class LivingNode:
 
     def restart_mig_manager(self) -> None:
         """Delete the pods of mig-manager on this node: a new one begins the change anew and brings its clients back."""
+        self._delete_operand("nvidia-mig-manager")
+
+    def restart_mps_daemon(self) -> None:
+        """Delete the pods of the MPS daemon on this node: the configuration of a new one is that of the node's label."""
+        self._delete_operand("nvidia-device-plugin-mps-control-daemon")
+
+    def _delete_operand(self, app: str) -> None:
         place = f"/api/v1/namespaces/{self.operators}/pods"
-        listed = self.api.get(place, fieldSelector=f"spec.nodeName={self.name}", labelSelector="app=nvidia-mig-manager")
+        listed = self.api.get(place, fieldSelector=f"spec.nodeName={self.name}", labelSelector=f"app={app}")
         for pod in listed.get("items") or []:
             metadata = pod["metadata"]
             self.api.delete(f"{place}/{metadata['name']}", metadata["uid"])

@@ -32,6 +32,12 @@ _OTHER_VENDORS: Final = ("amd", "intel", "rocm", "rdma", "sriov")
 _HELPER: Final = "config-manager"
 #: Programs that come in the device plugin's image, or in a pod named after it.
 _NO_PLUGIN: Final = ("mps-control", "feature-discovery", _HELPER)
+#: The MPS daemon's container, the variable that names the process to signal, and how a Go program ends that panics.
+_MPS_DAEMON: Final = "mps-control-daemon"
+_SIGNALLED: Final = "PROCESS_TO_SIGNAL"
+_PANIC: Final = 2
+#: The first device plugin whose config-manager links the default configuration before it has read the node's label.
+_DEFAULT_FIRST: Final = (0, 18, 2)
 _IMAGE_REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CRASH_REASONS: Final = frozenset({"CrashLoopBackOff", "Error", "RunContainerError"})
 #: Conditions of the ClusterPolicy, by type and status, whose message says what is wrong.
@@ -65,6 +71,7 @@ class Pod:
         words: the same as the pod's status puts it.
         config_failed: where the config-manager beside its main container keeps it from being ready: when that last ended with an
             error, RFC 3339.
+        unsignalled: of a pod of the MPS daemon whose config-manager failed: why its signal can reach nobody; empty elsewhere.
     """
 
     namespace: str
@@ -77,6 +84,7 @@ class Pod:
     trouble: str | None
     words: str
     config_failed: str | None
+    unsignalled: str = ""
 
 
 @dataclass(frozen=True)
@@ -284,6 +292,7 @@ def _pod(pod: dict[str, Any]) -> Pod:
         trouble=trouble,
         words=words,
         config_failed=_config_failed(status) if trouble == "config" else None,
+        unsignalled=_unsignalled(pod) if trouble == "config" else "",
     )
 
 
@@ -313,6 +322,41 @@ def _config_failed(status: dict[str, Any]) -> str | None:
         ended = [((one.get(part) or {}).get("terminated") or {}).get("finishedAt") for part in ("state", "lastState")]
         if one["name"].startswith(_HELPER) and any(ended):
             return str(next(filter(None, ended)))
+    return None
+
+
+def _unsignalled(pod: dict[str, Any]) -> str:
+    """Why config-manager's signal can reach no MPS daemon; empty where it can, or where its version waits for the label instead.
+
+    It ends with 2 at the first process without a command line (v0.17.0 to v0.19.3), and with 1 where no process has the name that
+    it was told (NVIDIA/k8s-device-plugin, cmd/config-manager/main.go, #1726, #1827; run on a real API server). Pods of the
+    operator carry no text of it: their containers have no terminationMessagePolicy.
+    """
+    containers = pod["spec"].get("containers") or []
+    main = next((one for one in containers if one["name"].startswith(_MPS_DAEMON)), None)
+    helper = next((one for one in containers if one["name"].startswith(_HELPER)), None)
+    if main is None or helper is None or _waits_for_label(helper):
+        return ""
+    code = _helper_exit(pod.get("status") or {})
+    if code == _PANIC:
+        return "config-manager ended with 2: it cannot read processes without a command line"
+    told = next((one.get("value", "") for one in helper.get("env") or [] if one["name"] == _SIGNALLED), "")
+    named = (main.get("command") or [""])[0]
+    return f"config-manager signals {told}, and the daemon's process is {named}" if code and named and told != named else ""
+
+
+def _waits_for_label(helper: dict[str, Any]) -> bool:
+    """Whether this config-manager waits for the node's label before it chooses, as all before v0.18.2 do."""
+    match = re.search(r":v?(\d+)\.(\d+)\.(\d+)", helper.get("image") or "")
+    return match is not None and tuple(map(int, match.groups())) < _DEFAULT_FIRST
+
+
+def _helper_exit(status: dict[str, Any]) -> int | None:
+    """The exit code with which config-manager last ended."""
+    for one in status.get("containerStatuses") or []:
+        ended = [((one.get(part) or {}).get("terminated") or {}).get("exitCode") for part in ("state", "lastState")]
+        if one["name"].startswith(_HELPER):
+            return next((code for code in ended if code is not None), None)
     return None
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from gpu_pools.verifier.node import Pod
 
 SLICED = {"timeSlicing": {"replicas": 4}}
+NOBODY = "it signals nobody"
+MPS_DAEMON = "nvidia-device-plugin-mps-control-daemon"
 RENAMED = {"timeSlicing": {"replicas": 4, "renameByDefault": True}}
 SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
 UNLIKE = {"mig": {"layout": {"3g.40gb": 1, "1g.10gb": 3}}}
@@ -226,6 +228,24 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         SLICED,
         lambda found: config(with_pod(offering(found, gpu=2), PLUGIN, **stuck(after_seconds=90)), changed="2026-01-02T03:00:00Z"),
         ["config-on-its-way", "sharing-off"],
+    ),
+    "config-manager cannot signal the MPS daemon, which serves nothing": (
+        {"mps": {"replicas": 4}},
+        lambda found: config(
+            with_pod(
+                offering(found, {"nvidia.com/gpu": 8}, gpu=0), MPS_DAEMON, **stuck(after_seconds=600), unsignalled=NOBODY
+            ),
+            changed="2026-01-02T03:00:00Z",
+        ),
+        ["mps-unheard", "nothing-offered"],
+    ),
+    "the same right after a change, before the kubelet has brought the key": (
+        {"mps": {"replicas": 4}},
+        lambda found: config(
+            with_pod(offering(found, {"nvidia.com/gpu": 8}, gpu=0), MPS_DAEMON, **stuck(after_seconds=2), unsignalled=NOBODY),
+            changed="2026-01-02T03:00:00Z",
+        ),
+        ["mps-unheard", "nothing-offered"],
     ),
     "an init container waits for a key that is on its way": (
         SLICED,

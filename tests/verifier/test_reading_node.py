@@ -388,6 +388,44 @@ def test_when_config_manager_last_failed_is_kept(api: ApiServer, containers: Any
     assert (found.trouble, found.config_failed) == ("config", failed_at)
 
 
+def mps_pod(code: int, *, signals: str = "/usr/bin/mps-control-daemon", image: str = "plugin:v0.20.0") -> dict[str, Any]:
+    """A pod of the MPS daemon whose config-manager ended with that code."""
+    helper = {"name": "config-manager", "image": image, "env": [{"name": "PROCESS_TO_SIGNAL", "value": signals}]}
+    main = {"name": "mps-control-daemon-ctr", "image": image, "command": ["mps-control-daemon"]}
+    ended = {**BROKEN, "exitCode": code}
+    statuses = [status("config-manager", ready=False, last=ended, **WAITS), status("mps-control-daemon-ctr", running=RUNNING)]
+    pod = pod_object("p", **UNREADY, containerStatuses=statuses)
+    pod["spec"]["containers"] = [main, helper]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        (mps_pod(1), "config-manager signals /usr/bin/mps-control-daemon, and the daemon's process is mps-control-daemon"),
+        (mps_pod(1, image="plugin@sha256:00"), "config-manager signals /usr/bin/mps-control-daemon, and the daemon's process is"),
+        (mps_pod(2, image="plugin:v0.19.3"), "config-manager ended with 2: it cannot read processes without a command line"),
+        (mps_pod(2, signals="mps-control-daemon", image="plugin:v0.18.2"), "config-manager ended with 2"),
+        (mps_pod(1, signals="mps-control-daemon"), ""),
+        (mps_pod(2, image="registry:5000/plugin:v0.18.1"), ""),
+        (mps_pod(1, image="plugin:v0.17.4"), ""),
+    ],
+)
+def test_that_a_signal_reaches_no_mps_daemon_follows_from_the_pod_and_the_exit_code(
+    api: ApiServer, pod: dict[str, Any], words: str
+) -> None:
+    found = only_pod(api, pod)
+    assert found.trouble == "config"
+    assert found.unsignalled.startswith(words)
+    assert bool(found.unsignalled) is bool(words)
+
+
+def test_a_device_plugin_that_fails_says_nothing_of_the_mps_daemon(api: ApiServer) -> None:
+    pod = mps_pod(1)
+    pod["spec"]["containers"][0]["name"] = "nvidia-device-plugin"
+    assert only_pod(api, pod).unsignalled == ""
+
+
 def test_that_config_manager_once_failed_says_nothing_of_another_trouble(api: ApiServer) -> None:
     containers = [status("config-manager", last=BROKEN, running=RUNNING), status("main", ready=False, **WAITS)]
     assert only_pod(api, pod_object("p", **UNREADY, containerStatuses=containers)).config_failed is None
