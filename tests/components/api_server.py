@@ -6,11 +6,14 @@ import json
 import threading
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from tests.selectors import is_chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class ApiServer(ThreadingHTTPServer):
@@ -24,6 +27,8 @@ class ApiServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.items: dict[str, Any] = {"deployments": [], "daemonsets": []}
+        #: What becomes of an object that is posted, by the last part of the path; 404 for what is not here.
+        self.admits: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
         #: The paths that were asked for.
         self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -54,6 +59,15 @@ class _Handler(BaseHTTPRequestHandler):
         items = self.server.items.get(path.rpartition("/")[2], 404)
         for selector in urllib.parse.parse_qs(query).get("labelSelector", []):
             items = items if isinstance(items, int) else [one for one in items if is_chosen(one, selector)]
+        self._answer(items)
+
+    def do_POST(self) -> None:
+        self.server.asked.append(f"POST {self.path}")
+        sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        admit = self.server.admits.get(self.path.partition("?")[0].rpartition("/")[2])
+        self._answer(404 if admit is None else admit(sent))
+
+    def _answer(self, items: Any) -> None:
         self.send_response(items if isinstance(items, int) else 200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()

@@ -115,6 +115,14 @@ def test_without_a_rollout_there_is_nothing_of_it(run: Run, api: ApiServer) -> N
     assert nodes_asked(api) == []
 
 
+def test_a_pool_with_mps_is_waited_for_in_the_same_way(run: Run, api: ApiServer) -> None:
+    """An operator that cannot serve MPS is reported within seconds, and no time changes it (W49)."""
+    sections = {**config(api.kubeconfig), "sharing": {"s": {"mps": {"replicas": 4}}}}
+    recorded = run(lambda: GpuPlatform("gpu", sections), preview=False)
+    assert list(recorded.options(GATE).hooks.before_create) == [GATE]
+    assert annotations(recorded)[WAIT_FOR] == "jsonpath={.metadata.uid}"
+
+
 def test_where_nobody_said_how_to_reach_the_cluster_the_provider_waits(run: Run) -> None:
     sections: Any = {**config(""), "cluster": {"platform": "existing"}, "pools": [{**POOL, "rollout": {}}]}
 

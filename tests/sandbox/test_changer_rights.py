@@ -232,6 +232,30 @@ def test_it_starts_mig_manager_anew_on_its_own_node_alone(admin: User, node: Liv
     assert {pod["metadata"]["name"] for pod in admin.ok("GET", place)["items"]} == {f"mig-{OTHER}", "toolkit"}
 
 
+def test_the_mps_daemon_is_restarted_only_where_the_rollout_needs_it(admin: User, node: LivingNode) -> None:
+    app, place = {"app": "nvidia-device-plugin-mps-control-daemon"}, f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods"
+    for name in (NODE, OTHER):
+        _pod(admin, f"mps-{name}", name, gpus=0, namespace=OPERATOR_NAMESPACE, labels=app)
+    with pytest.raises(ApiError, match="and those of mig-manager, only"):
+        node.restart_mps_daemon()
+    path = f"{ADMISSION}ies/{changer_rights.POLICY}"
+    admin.ok("PATCH", path, {"spec": changer_policy_spec(mps=True)}, MERGE)
+    try:
+        _until(lambda: _restarts_mps(node), "the wider policy")
+        left = {pod["metadata"]["name"] for pod in admin.ok("GET", place)["items"] if pod["metadata"].get("labels") == app}
+        assert left == {f"mps-{OTHER}"}
+    finally:
+        admin.ok("PATCH", path, {"spec": changer_policy_spec()}, MERGE)
+
+
+def _restarts_mps(node: LivingNode) -> bool:
+    try:
+        node.restart_mps_daemon()
+    except ApiError:
+        return False
+    return True
+
+
 def test_it_evicts_within_disruption_budgets_and_not_what_runs_the_cluster(admin: User, node: LivingNode) -> None:
     pod = _pod(admin, "served", NODE, labels={"app": "served"})
     budget = {"metadata": {"name": "served"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "served"}}}}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components._why import Failed, why
+from components import _why
+from components._why import Failed, in_vain, why
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
+from gpu_pools.verifier.causes import CAUSES
 from sandbox.cluster import control_plane as cluster
 from sandbox.cluster.api import Api
 from sandbox.providers.kube_objects import Objects
@@ -109,6 +112,16 @@ def test_it_names_node_cause_remedy_and_where_to_look(kubeconfig: str, monkeypat
     assert "verifier on ts-1, pod verifier-1: watch waits: ImagePullBackOff: no such image" in text
     assert "o-0" not in text
     assert "python -m gpu_pools evidence byo" in text
+
+
+def test_only_a_cause_that_no_time_removes_is_hopeless(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Failed("ts", reports(PLAN, PROGRAM, "ts"), kubeconfig)
+    assert in_vain(failed) == ""
+    monkeypatch.setattr(_why, "_HOPELESS", ("mode-by-hand",))
+    assert in_vain(failed) == "ts-0: somebody set it. nvidia-smi -c 0"
+    for unreachable in (None, "clusters: []"):
+        assert in_vain(replace(failed, kubeconfig=unreachable)) == ""
+    assert set(_why._HOPELESS) <= CAUSES.keys()
 
 
 @pytest.mark.parametrize("kubeconfig", ["", "clusters: []", "apiVersion: v1", "[", "not-a-mapping"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -362,6 +362,35 @@ def test_an_annotation_that_cannot_be_read_stops_nothing() -> None:
     cluster.nodes[0]["metadata"]["annotations"] = {ANNOTATION: json.dumps(["?"])}
     cluster.waits().look()
     assert cluster.told[0].startswith("pool gpu: 0 of 3 nodes are as declared; a is being changed")
+
+
+def test_where_waiting_helps_nothing_it_ends_after_several_looks_that_say_so() -> None:
+    cluster = Cluster()
+    wait = replace(cluster.waits(), in_vain=lambda: "b: nothing on the node helps.", rolls=False)
+    wait.look()
+    wait.look()
+    with pytest.raises(NotRolledOutError) as failed:
+        wait.look()
+    assert str(failed.value) == (
+        "pool gpu: waiting helps nothing: b: nothing on the node helps. Remove the cause and deploy again."
+    )
+
+
+def test_a_state_that_passes_between_two_looks_ends_nothing() -> None:
+    cluster = Cluster()
+    words = iter(["x", "x", "", "x", "x", ""])
+    wait = replace(cluster.waits(), in_vain=lambda: next(words))
+    for _ in range(6):
+        assert wait.look() > 0
+
+
+def test_what_a_pool_without_rollout_reports_when_its_time_is_over() -> None:
+    cluster = Cluster()
+    wait = replace(cluster.waits(60), rolls=False)
+    with pytest.raises(
+        NotRolledOutError, match=r"not all nodes were as declared in 60 s: .*\. Remove the cause and deploy again\."
+    ):
+        waited(wait, cluster, 120)
 
 
 def test_a_window_that_has_closed_is_not_waited_for_where_nothing_goes_on() -> None:

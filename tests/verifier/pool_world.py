@@ -5,7 +5,8 @@ depend on: versions of objects that conflict, JSON patches with a test, eviction
 grace. Around it play the scheduler with its Deployment, mig-manager and the device plugin, which takes seconds to follow its
 label: a pod that starts meanwhile gets a share of what was before. mig-manager fails where a pod holds a
 GPU, stays pending or paused for ever where it is told to (mig-parted#485), and begins anew when its pod is replaced. What the
-real API server says to the same requests is in tests/sandbox/test_changer_rights.py. Not played: DaemonSets' pods that hold GPUs.
+real API server says to the same requests is in tests/sandbox/test_changer_rights.py. The MPS daemon of a node reads its split
+when its pod starts and never again, as with device plugins before v0.18.2. Not played: DaemonSets' pods that hold GPUs.
 
 Where there is a rule, nfd-master plays, too. It looks at all nodes after each change of the rule, one after the other, and at a
 node when its worker has published; nobody's label moves it. It sets what the rule says over whatever is there, and takes away
@@ -47,6 +48,7 @@ MANNER: Final = Manner(drain_seconds=60, staying="stop", wait_seconds=120)
 _MIG_SECONDS, _PLUGIN_SECONDS = 10.0, 4.0
 #: How long a node's worker takes to publish what it is.
 _WORKER_SECONDS: Final = 6.0
+_OPERANDS: Final = {"app=nvidia-mig-manager": "mig", "app=nvidia-device-plugin-mps-control-daemon": "mps"}
 NFD_LABELS: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
@@ -92,6 +94,7 @@ class World:
         applied: node -> the layout that its GPUs have.
         replicas: of the Deployment.
         served: node -> the config label that its device plugin serves.
+        splits: node -> the key whose split its MPS daemon serves, where it has one.
         advertised: the labels of a target -> what a node then offers.
         rule: the labels that NFD sets; None: it is not there.
         volume: the keys that config-manager finds on the nodes; None: any.
@@ -114,6 +117,7 @@ class World:
     broken: dict[str, str] = field(default_factory=dict)
     applied: dict[str, str] = field(default_factory=dict)
     served: dict[str, str] = field(default_factory=dict)
+    splits: dict[str, str] = field(default_factory=dict)
     advertised: dict[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
     rule: dict[str, str] | None = None
     volume: set[str] | None = None
@@ -166,6 +170,7 @@ class World:
             self._nfd_master(name)
             self._mig_manager(name)
             self._device_plugin(name)
+            self._mps_daemon(name)
         self._look()
 
     def _end_pods(self) -> None:
@@ -227,6 +232,17 @@ class World:
             self._reloads[name] = (wanted, self.now)
         if self.now - self._reloads[name][1] >= _PLUGIN_SECONDS:
             self.served[name] = wanted
+
+    def _start_mps_daemon(self, name: str) -> None:
+        """Its init container waits for the label, and the daemon starts with what that says."""
+        self.splits[name] = self.nodes[name]["metadata"]["labels"].get(CONFIG_LABEL, "")
+
+    def _mps_daemon(self, name: str) -> None:
+        """GFD's label follows the configuration, and the DaemonSet that label."""
+        if not self.served.get(name, "").startswith("mps-"):
+            self.splits.pop(name, None)
+        elif name not in self.splits:
+            self._start_mps_daemon(name)
 
     def is_paused(self, name: str) -> bool:
         """Whether mig-manager keeps its clients away."""
@@ -303,7 +319,7 @@ class World:
             return {"status": {"desiredNumberScheduled": len(self.nodes)}}
         if path == f"/api/v1/namespaces/{OPERATORS}/pods":
             name = query["fieldSelector"].partition("=")[2]
-            return {"items": [{"metadata": {"name": f"mig-{name}", "uid": "m"}}]}
+            return {"items": [{"metadata": {"name": f"{_OPERANDS[query['labelSelector']]}-{name}", "uid": "m"}}]}
         assert path == "/api/v1/pods", path
         name = query["fieldSelector"].partition("=")[2]
         return {"items": [self._as_object(pod) for pod in self.pods.values() if pod.node == name]}
@@ -372,7 +388,11 @@ class World:
 
     def delete(self, path: str, uid: str) -> dict[str, Any]:
         if path.startswith(f"/api/v1/namespaces/{OPERATORS}/"):
-            self._restart_mig_manager(path.rpartition("/mig-")[2])
+            operand, _, name = path.rpartition("/")[2].partition("-")
+            if operand == "mps":
+                self._start_mps_daemon(name)
+            else:
+                self._restart_mig_manager(name)
             return {}
         pod = self._pod(path)
         if pod.uid != uid:

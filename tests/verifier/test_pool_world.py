@@ -51,6 +51,7 @@ CUT_OR_NOT: Final = tuple(
 )
 NEVER_CUT: Final = (Target({CONFIG_LABEL: "exclusive-x"}, {GPU: 1}), *SLICED.values())
 CLIENTS: Final = Target({CONFIG_LABEL: "mps-4-x"}, {GPU: 4})
+MORE_CLIENTS: Final = Target({CONFIG_LABEL: "mps-10-x"}, {GPU: 10})
 SEQUENCES: Final = 1_000
 
 
@@ -160,6 +161,36 @@ def test_killed_at_any_request_the_next_run_ends_as_declared_and_nothing_is_left
     points = range(_requests())
     assert len(points) >= 40
     assert sum(_killed_at(point, after=after, again=False)[1] for point in points) == len(points)
+
+
+def _mps_change(point: int = -1, *, restarts: bool = True) -> World:
+    """Three nodes get more MPS clients; the changer that asks at that request is killed after it."""
+    world = start(nodes=3, replicas=4, least=3, target=CLIENTS)
+    assert set(world.splits.values()) == {"mps-4-x"}
+    killed: list[str] = []
+
+    def kill(name: str) -> None:
+        if world.requests == point + 1 and not killed:
+            killed.append(name)
+            raise KilledError(name)
+
+    world.after = kill
+    finish(world, [replace(one, manner=replace(MANNER, restarts_mps=restarts)) for one in changers(world, MORE_CLIENTS, "1")])
+    assert is_as_declared(world, MORE_CLIENTS)
+    assert left_over(world) == []
+    assert world.harmed == []
+    return world
+
+
+def test_a_daemon_that_learns_of_no_change_is_restarted_in_the_node_s_turn_wherever_the_changer_is_killed() -> None:
+    points = range(_mps_change().requests)
+    for point in points:
+        assert set(_mps_change(point).splits.values()) == {"mps-10-x"}, point
+
+
+def test_without_that_it_would_keep_its_old_split() -> None:
+    """What the rollout did before, and what the world does without it: the test above can fail."""
+    assert set(_mps_change(restarts=False).splits.values()) == {"mps-4-x"}
 
 
 @pytest.mark.parametrize("point", [5, 15, 25, 35])
