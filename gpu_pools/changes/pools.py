@@ -284,5 +284,7 @@ def _drain(before: PoolPlan | None, after: PoolPlan | None, gpus: tuple[GpuChang
         return
     if isinstance(before.sharing, Mps) and not isinstance(after.sharing, Mps):
         yield "a GPU may stay in exclusive mode after MPS (R14)"
+    if isinstance(before.sharing, Mps) and isinstance(after.sharing, Mps) and before.config_key != after.config_key:
+        yield "each node's MPS daemon restarts with the new configuration, which ends its clients (W49)"
     if any(one.after < one.before for one in _resources(before, after)):
         yield f"pods keep the shares that they were given under {sharing_text(before.sharing)} (R06)"

@@ -340,9 +340,10 @@ def _unsignalled(pod: dict[str, Any]) -> str:
     code = _helper_exit(pod.get("status") or {})
     if code == _PANIC:
         return "config-manager ended with 2: it cannot read processes without a command line"
-    told = next((one.get("value", "") for one in helper.get("env") or [] if one["name"] == _SIGNALLED), "")
+    signalled = next((one.get("value", "") for one in helper.get("env") or [] if one["name"] == _SIGNALLED), "")
     named = (main.get("command") or [""])[0]
-    return f"config-manager signals {told}, and the daemon's process is {named}" if code and named and told != named else ""
+    differs = bool(code and named and signalled != named)
+    return f"config-manager signals {signalled}, and the daemon's process is {named}" if differs else ""
 
 
 def _waits_for_label(helper: dict[str, Any]) -> bool:

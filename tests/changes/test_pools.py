@@ -331,7 +331,9 @@ def test_shares_under_another_name_are_fewer_under_the_old_one() -> None:
         "a GPU may stay in exclusive mode after MPS (R14)",
         "pods keep the shares that they were given under MPS 4 (R06)",
     )
-    assert only(plan(MPS), plan({"mps": {"replicas": 8}})).drain == ()
+    assert only(plan(MPS), plan({"mps": {"replicas": 8}})).drain == (
+        "each node's MPS daemon restarts with the new configuration, which ends its clients (W49)",
+    )
 
 
 @pytest.mark.parametrize("sizes", [(A100, H100), (H100, A100)])

@@ -162,7 +162,7 @@ def everything_is_renewed() -> dict[str, Any]:
         {"name": "big", "vmSize": FOUR, "sharing": "seven"},
         {"name": "spot", "spot": {}},
     )
-    before = aks(*pools, cluster={"kubernetesVersion": "1.35"})
+    before = aks(*pools, cluster={"kubernetesVersion": "1.36"})
     policy = {"maxParallelUpgrades": 2, "drain": {"enable": True}}
     values = {
         "driver": {"version": "580.105.08", "upgradePolicy": policy},
@@ -173,7 +173,7 @@ def everything_is_renewed() -> dict[str, Any]:
     after = aks(
         *pools[:2],
         {**pools[2], "taints": ["team=ml:NoExecute"]},
-        cluster={"kubernetesVersion": "1.36"},
+        cluster={"kubernetesVersion": "1.37"},
         operator={"values": values},
     )
     return told(Preview(()), before, after, no_pods="nobody may")

@@ -72,7 +72,7 @@ def test_the_pinned_chart_is_the_newest_that_is_known() -> None:
     assert charts_with("devicePlugin").startswith(f"gpu-operator {VERSIONS['gpu-operator'][0]} brings v0.20.0, ")
 
 
-@pytest.mark.parametrize("version", ["v0.19.3", "v0.17.0"])
+@pytest.mark.parametrize("version", ["v0.18.1", "v0.17.0"])
 def test_d11_an_old_plugin_refuses_two_mps_replicas_although_the_declaration_allows_them(version: str) -> None:
     pool = pool_of(aks(sharing=ALLOWED_TWO, operator=_operator(devicePlugin=version)))
     assert any(f"device plugin {version} forces failRequestsGreaterThanOne" in warning for warning in pool.warnings)
@@ -89,7 +89,12 @@ def test_d11_a_new_plugin_does_as_it_is_told(version: str) -> None:
 
 def test_where_true_is_declared_an_old_plugin_does_nothing_else() -> None:
     warnings = pool_of(aks(sharing=MPS, operator=_operator(devicePlugin="v0.17.0"))).warnings
-    assert warnings == pool_of(aks(sharing=MPS)).warnings
+    assert _without_w49(warnings) == _without_w49(pool_of(aks(sharing=MPS)).warnings)
+
+
+def _without_w49(warnings: tuple[str, ...]) -> list[str]:
+    """How MPS is configured differs by version, too (test_mps_support.py)."""
+    return [warning for warning in warnings if "(W49)" not in warning]
 
 
 @pytest.mark.parametrize("operand", ["devicePlugin", "gfd"])

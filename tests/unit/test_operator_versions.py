@@ -53,8 +53,8 @@ def test_kubernetes_beyond_what_is_documented_is_told(kubernetes: str, *, said: 
 
 def test_an_older_chart_s_plugin_counts_as_an_overridden_one() -> None:
     shared: Any = {"whole": {"mps": {"replicas": 4, "failRequestsGreaterThanOne": False}}}
-    plan = plan_of(aks(sharing=shared, operator={"version": "v26.3.3"}))
-    assert "device plugin v0.19.3 forces failRequestsGreaterThanOne" in "\n".join(plan.pools[0].warnings)
+    plan = plan_of(aks(sharing=shared, operator={"version": "v25.10.1"}))
+    assert "device plugin v0.18.1 forces failRequestsGreaterThanOne" in "\n".join(plan.pools[0].warnings)
     assert not plan_of(aks(sharing=shared)).pools[0].refuses_two
 
 
