@@ -107,10 +107,11 @@ class ConfigManager:
         if run != self._runs:
             self._runs, self._seen = run, None
             self._done = replace(self._done, init_message="", sidecar_message="")
-        if not self._initialized and not self._done.init_message:
-            self._initialize(request)
         if self._initialized and not self._done.sidecar_message:
             self._watch(request)
+        if not self._initialized and not self._done.init_message:
+            # The sidecar comes after the program, which reads what is linked before that.
+            self._initialize(request)
         return replace(self._done, text=self._link.read(request.files))
 
     def _initialize(self, request: ConfigRequest) -> None:

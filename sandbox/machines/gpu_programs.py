@@ -90,6 +90,8 @@ class _Configured:
             return known, others
         loaded = Loaded(*read, text, context.machine.gpus)
         context.machine.loaded[self.program] = loaded
+        # The sidecar's turn comes after the program's.
+        context.world.again_in(0.0)
         return loaded, others
 
     def _goes_on(self, context: Context) -> bool:
