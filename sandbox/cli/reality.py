@@ -59,7 +59,7 @@ def reality(sandbox: Sandbox, platform: str) -> str:
         real.append(f"{nodes} of the nodes")
     others = "the other kubelets" if nodes else "kubelets"
     cloud = [_CLOUDS[platform]] if platform in _CLOUDS else []
-    stand_in = [*cloud, *stand_in, others, "GPUs", "MPS daemon"]
+    stand_in = [*cloud, *stand_in, others, "GPUs", "MPS control program"]
     return f"Real: {', '.join(real)}. Stand-ins: {', '.join(stand_in)} (docs/what-is-real.md)."
 
 

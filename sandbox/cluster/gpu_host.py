@@ -127,7 +127,7 @@ class GpuHost:
             make_folder(self.folder / name)
         write_atomic(self.folder / "modules", "nvidia 62914560 0 - Live 0x0000000000000000 (POE)\n")
         write_atomic(self.folder / "mig-minors", mig_minors())
-        self._put_reset()
+        self._put_smi()
         if machine is None:
             put_pci(self.folder / "pci", self.machine.gpus)
         else:
@@ -272,8 +272,8 @@ class GpuHost:
         message = f"{self.folder}: the mount namespace of this simulated GPU node cannot be furnished: {said}"
         raise SandboxError(message, _REMEDY)
 
-    def _put_reset(self) -> None:
-        """The one use of nvidia-smi that mig-parted makes: resetting GPUs whose new MIG mode is pending."""
+    def _put_smi(self) -> None:
+        """The uses of nvidia-smi that NVIDIA's programs make: resetting GPUs, and setting their compute mode."""
         module = Path(__file__).parents[1] / "nvml" / "reset.py"
         command = shlex.join([sys.executable, "-m", "sandbox.nvml.reset"])
         script = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(module.parents[2]))} exec {command} "$@"\n'

@@ -17,7 +17,7 @@ from sandbox.cluster import gpu_host
 from sandbox.nvml.library import find_library
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import read_json
-from sandbox.toolchain import gpu_operator
+from sandbox.toolchain import config_manager, gpu_operator
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import GPU_TOOLS, NODE_PROGRAMS, PLATFORM_TOOLS, RULES, Tools
 
@@ -40,6 +40,8 @@ class NodeTools:
         plugin: nvidia-device-plugin.
         mig_parted: nvidia-mig-parted.
         config_manager: config-manager.
+        mps_daemon: mps-control-daemon.
+        newest_config_manager: that of k8s-device-plugin v0.20.0 or newer; None where nobody has named one.
     """
 
     library: Path
@@ -47,6 +49,8 @@ class NodeTools:
     plugin: Path
     mig_parted: Path
     config_manager: Path
+    mps_daemon: Path
+    newest_config_manager: Path | None = None
 
 
 def obstacle() -> str | None:
@@ -78,6 +82,7 @@ def find_platform_tools(progress: Progress) -> Tools:
     return replace(
         tools,
         nvml=library,
+        newest_config_manager=config_manager.find(),
         origin={**tools.origin, **found.origin},
         **{tool: getattr(found, tool) for tool in GPU_TOOLS},
     )
@@ -93,6 +98,8 @@ def as_json(tools: Tools) -> dict[str, str]:
         "plugin": str(tools.nvidia_device_plugin),
         "migParted": str(tools.nvidia_mig_parted),
         "configManager": str(tools.config_manager),
+        "mpsDaemon": str(tools.mps_control_daemon),
+        **({"newestConfigManager": str(tools.newest_config_manager)} if tools.newest_config_manager else {}),
     }
 
 
@@ -113,6 +120,10 @@ def recorded_operator(cluster_folder: Path) -> dict[str, str] | None:
 def recorded(cluster_folder: Path) -> NodeTools | str:
     """What the nodes of a cluster run, or why rules stand in."""
     raw: dict[str, Any] = read_json(cluster_folder / "cluster.json").get(RECORD) or {}
-    if "configManager" not in raw:
+    keys = ("library", "gfd", "plugin", "migParted", "configManager", "mpsDaemon")
+    # A record of an earlier version of the sandbox lacks the last ones.
+    if not raw.keys() >= set(keys):
         return str(raw.get("rulesBecause", _UNKNOWN))
-    return NodeTools(*(Path(raw[key]) for key in ("library", "gfd", "plugin", "migParted", "configManager")))
+    newest = raw.get("newestConfigManager")
+    found = NodeTools(*(Path(raw[key]) for key in keys))
+    return replace(found, newest_config_manager=Path(newest)) if newest else found

@@ -71,7 +71,6 @@ class CleanupPod:
         if code is None:
             context.world.again_in(_POLL_SECONDS)
             return Up()
-        # As terminationMessagePolicy FallbackToLogsOnError has it.
         words = (run.folder / "log").read_text(encoding="utf-8", errors="replace")[-_MOST_WORDS:]
         return Finished() if code == 0 else Finished("Error", words, code)
 

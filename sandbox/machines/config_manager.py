@@ -1,8 +1,10 @@
 """Stand-in for config-manager where it cannot run: the link that it makes to one of the ConfigMap's files, and how it ends.
 
-By the rules of k8s-device-plugin v0.19, cmd/config-manager/main.go, its faults included: each time it starts it first takes the
-node for one without a label, since it does not wait for the node to be read; a link whose file is gone counts as none, so that
-it is not taken away and another one cannot be made (NVIDIA/k8s-device-plugin#364); whoever is to be signalled must run.
+By the rules of k8s-device-plugin, cmd/config-manager/main.go, its faults included: from v0.18.2 on it first takes the node for
+one without a label each time that it starts, since it does not wait for the node to be read (NVIDIA/k8s-device-plugin#1645); a
+link whose file is gone counts as none, so that it is not taken away and another one cannot be made (#364); whoever is to be
+signalled must run, under exactly the name that it is looked for by (#1827); and up to v0.19 it panics at the first process
+without a command line (#1726), which a pod sees that shares the node's processes.
 
 Pure but for what it remembers of one pod. Where the real one runs: config_pod.
 """
@@ -22,8 +24,18 @@ TARGET: Final = "/config/config.yaml"
 EMPTY: Final = "/dev/null"
 
 
+#: Exit codes of an error, and of a Go program that panics.
+_ERROR, _PANIC = 1, 2
+_NAMELESS: Final = "panic: runtime error: index out of range [0] with length 0"
+
+
 class ConfigManagerError(Exception):
-    """What config-manager prints before it exits 1."""
+    """What config-manager prints before it ends."""
+
+    def __init__(self, message: str, code: int = _ERROR) -> None:
+        """With that exit code."""
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -95,35 +107,45 @@ class ConfigManager:
         if run != self._runs:
             self._runs, self._seen = run, None
             self._done = replace(self._done, init_message="", sidecar_message="")
-        if not self._initialized and not self._done.init_message:
-            self._initialize(request)
         if self._initialized and not self._done.sidecar_message:
             self._watch(request)
+        if not self._initialized and not self._done.init_message:
+            # The sidecar comes after the program, which reads what is linked before that.
+            self._initialize(request)
         return replace(self._done, text=self._link.read(request.files))
 
     def _initialize(self, request: ConfigRequest) -> None:
+        label = request.label if request.release.waits_for_node else ""
         try:
-            self._link = relink(self._link, choose("", request.files, request.environment), request.files)
+            self._link = relink(self._link, choose(label, request.files, request.environment), request.files)
         except ConfigManagerError as error:
-            self._done = replace(self._done, init_message=str(error))
+            self._done = replace(self._done, init_message=str(error), init_code=error.code)
             return
         self._initialized = True
 
     def _watch(self, request: ConfigRequest) -> None:
-        for label in [""] * (self._seen is None) + [request.label] * (request.label != (self._seen or "")):
+        for label in self._choices(request):
             self._seen = label
             try:
                 self._apply(request, label)
             except ConfigManagerError as error:
-                self._done = replace(self._done, sidecar_message=str(error))
+                self._done = replace(self._done, sidecar_message=str(error), sidecar_code=error.code)
                 return
+
+    def _choices(self, request: ConfigRequest) -> list[str]:
+        """The labels that it follows now, one after the other."""
+        if request.release.waits_for_node:
+            return [request.label] * (request.label != self._seen)
+        return [""] * (self._seen is None) + [request.label] * (request.label != (self._seen or ""))
 
     def _apply(self, request: ConfigRequest, label: str) -> None:
         link = relink(self._link, choose(label, request.files, request.environment), request.files)
         if link == self._link:
             return
         self._link = link
-        if not request.program_runs:
+        if request.host_pid and not request.release.skips_nameless:
+            raise ConfigManagerError(_NAMELESS, _PANIC)
+        if not request.program_runs or request.program != request.environment.get("PROCESS_TO_SIGNAL"):
             message = "error finding pid: no process found"
             raise ConfigManagerError(message)
         self._done = replace(self._done, signals=self._done.signals + 1)

@@ -1,9 +1,14 @@
 """A pod in which the real config-manager runs beside its program: the init container, the sidecar, and what they share.
 
-The program that is signalled is the device plugin itself, which whoever starts it starts in here, or, for a program that has no
-process of its own on simulated machines, a shell of that name that counts the signals. As in a real pod, config-manager sees the
-pod's processes only, makes its link in an emptyDir that outlives its containers and goes with the pod, and reads the node with
-the pod's own token.
+The program that is signalled is the device plugin or mps-control-daemon itself, which whoever starts it starts in here, or, for
+gpu-feature-discovery, which has no process of its own on simulated machines, a shell of that name that counts the signals. As in
+a real pod, config-manager sees the pod's processes only (and, in a pod with hostPID, one without a command line), is told by the
+pod's variables whom to signal, makes its link in an emptyDir that outlives its containers and goes with the pod, and reads the
+node with the pod's own token.
+
+Which of its versions runs follows from the pod's image (plugin_release). The newest is on no module proxy. It differs from the
+one before in a single statement, by which it skips processes without a command line (k8s-device-plugin v0.20.0, main.go
+findPidToSignal). So where nobody has named one, the one before runs, in a pod without such a process: there both do the same.
 
 A pod that ran before this daemon did starts its sidecar anew, which a kubelet would not: for its first look, which finds no
 label, what is linked is its default, so that nothing changes by that; once the label goes, another one takes its place, which
@@ -16,12 +21,14 @@ import shutil
 import subprocess
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sandbox.machines.config_manager import EMPTY, SOURCE, Link
 from sandbox.machines.config_volumes import write_volume
 from sandbox.machines.node_programs import Configured
 from sandbox.machines.pod_sandbox import PodSandbox
+from sandbox.machines.program_life import container_code
 from sandbox.machines.program_logs import last_line
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
@@ -33,7 +40,10 @@ if TYPE_CHECKING:
 
     from sandbox.cluster.gpu_host import GpuHost
     from sandbox.machines.node_programs import ConfigRequest
+    from sandbox.machines.plugin_release import PluginRelease
 
+#: The node's folder for pipes of MPS, below the machine's folder, where the pods that mount it find it.
+MPS_FOLDER: Final = "host/run/nvidia/mps"
 _SECONDS: Final = 60.0
 _LISTENS_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
@@ -44,6 +54,31 @@ _ONCE: Final = {"ONESHOT": "true", "SEND_SIGNAL": "false", "SIGNAL": "", "PROCES
 _COUNTER: Final = 'trap \'echo >> "$0"\' HUP; : >> "$0"; while :; do sleep 3600 & wait $! || kill $! 2> /dev/null; done'
 
 
+@dataclass(frozen=True)
+class ConfigManagers:
+    """The versions of config-manager that a machine has.
+
+    Attributes:
+        usual: of v0.18.2 to v0.19.
+        newest: of v0.20.0 or newer; None where there is none.
+        older: gives that of v0.17.0 to v0.18.1; it may have to be built.
+    """
+
+    usual: Path
+    newest: Path | None
+    older: Callable[[], Path]
+
+    def of(self, release: PluginRelease) -> Path:
+        """The one of a release of the device plugin.
+
+        Raises:
+            SandboxError: where it is not there and cannot be made.
+        """
+        if release.waits_for_node:
+            return self.older()
+        return self.newest or self.usual if release.skips_nameless else self.usual
+
+
 class ConfigPod:
     """One such pod on one machine. All that starts processes is done by the machine's thread."""
 
@@ -51,7 +86,7 @@ class ConfigPod:
         self,
         request: ConfigRequest,
         folder: Path,
-        program: Path,
+        programs: ConfigManagers,
         host: Callable[[], GpuHost],
         do: Callable[[Callable[[], None]], object],
         wake: Callable[[], None],
@@ -63,13 +98,14 @@ class ConfigPod:
         Args:
             request: what is asked for first.
             folder: of the machine; the pod's own is made in it.
-            program: config-manager.
+            programs: the versions of config-manager.
             host: gives the machine's namespaces; for the machine's thread only.
             do: has the machine's thread do something.
             wake: called when something has changed.
             stands_in: whether a shell is to be signalled in place of the program.
         """
-        self._request, self._program, self._host, self._do, self._wake = request, program, host, do, wake
+        self._request, self._programs, self._host, self._do, self._wake = request, programs, host, do, wake
+        self._pipes = folder / MPS_FOLDER
         self._folder = make_folder(folder / "pods" / f"{request.pod}-config")
         self._stands_in, self._resumed = (
             stands_in,
@@ -79,13 +115,14 @@ class ConfigPod:
         self._held = {self._linked().removeprefix(f"{SOURCE}/"): request.read or ""} if self._resumed and not stands_in else {}
         self._sandbox: PodSandbox | None = None
         self._sidecar: subprocess.Popen[bytes] | None = None
-        self._initialized, self._init_message = self._resumed, ""
+        self._initialized, self._init_message, self._init_code = self._resumed, "", 1
         self._failure, self._asked, self._ended = "", False, False
         #: Whether the sidecar that runs takes what was linked for its default.
         self._bent = False
         self._init_attempt, self._sidecar_attempt = request.init_restarts, request.sidecar_restarts
         self._files: Mapping[str, str] | None = None
         self._last_link, self._links = "", 0
+        self._heard: Callable[[], int] | None = None
         self._write()
         self._do(self._begin)
 
@@ -111,7 +148,9 @@ class ConfigPod:
             self.program_started(self._counter.exists)
         if not self._initialized and not self._init_message:
             return None
-        return Configured(self._text(), self._signals(), self._init_message, self._sidecar_message())
+        ended = self._sidecar.poll() if self._sidecar is not None else None
+        code = 1 if self._failure or not ended else container_code(ended)
+        return Configured(self._text(), self._signals(), self._init_message, self._sidecar_message(), self._init_code, code)
 
     def start(self, argv: tuple[str | Path, ...], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start the pod's program; by the machine's thread only.
@@ -144,6 +183,15 @@ class ConfigPod:
         """The program has read its configuration."""
         self._held = {}
 
+    def hears(self, signals: Callable[[], int]) -> None:
+        """Ask the program itself how often it was signalled."""
+        self._heard = signals
+
+    def left_over(self) -> dict[int, tuple[str, ...]]:
+        """Process -> command line of what its containers have left running here."""
+        sandbox = self._sandbox
+        return sandbox.left_over() if sandbox is not None and sandbox.lives else {}
+
     def end(self) -> None:
         """End it; its emptyDir goes with it. By the machine's thread, or after that has ended."""
         self._ended = True
@@ -163,8 +211,9 @@ class ConfigPod:
         """Run the init container, unless the pod was past that."""
         try:
             if not self._initialized:
-                done = self._living().run((self._program,), {**self._environment(), **_ONCE}, _SECONDS)
+                done = self._living().run((self._program(),), {**self._request.environment, **_ONCE}, _SECONDS)
                 if done.returncode != 0:
+                    self._init_code = container_code(done.returncode)
                     self._init_message = last_line(done.stdout + done.stderr) or f"ended with {done.returncode}"
             self._initialized = not self._init_message
         except (SandboxError, OSError, subprocess.TimeoutExpired) as error:
@@ -176,12 +225,12 @@ class ConfigPod:
             return
         log = self._folder / "config-manager.log"
         log.unlink(missing_ok=True)
-        environment = self._environment()
+        environment = dict(self._request.environment)
         self._bent, self._resumed = self._resumed, False
         if self._bent:
             environment["DEFAULT_CONFIG"] = self._linked().removeprefix(f"{SOURCE}/").replace(EMPTY, "")
         try:
-            self._sidecar = self._living().start((self._program,), log, environment, own_proc=True)
+            self._sidecar = self._living().start((self._program(),), log, environment, own_proc=True)
         except (SandboxError, OSError) as error:
             self._failure = str(error)
             self._wake()
@@ -205,8 +254,11 @@ class ConfigPod:
             raise SandboxError(message, "")
         if self._sandbox is None or not self._sandbox.lives:
             mounts = {"/config": "config", SOURCE: "volume", _ACCOUNT: "account"}
-            folders = {path: make_folder(self._folder / name) for path, name in mounts.items()}
-            self._sandbox = PodSandbox(self._host(), self._folder / "sandbox", folders, processes.own_mark())
+            folders = {path: make_folder(self._folder / name) for path, name in mounts.items()} | {
+                "/mps": make_folder(self._pipes)
+            }
+            nameless = self._request.host_pid and (not self._release.skips_nameless or self._programs.newest is not None)
+            self._sandbox = PodSandbox(self._host(), self._folder / "sandbox", folders, processes.own_mark(), nameless=nameless)
             if self._stands_in:
                 counter = (self._request.program, "-c", _COUNTER, self._counter)
                 self._sandbox.start(counter, self._folder / "program.log", {})
@@ -218,8 +270,12 @@ class ConfigPod:
     def _counter(self) -> Path:
         return self._folder / "signals"
 
-    def _environment(self) -> dict[str, str]:
-        return {**self._request.environment, "PROCESS_TO_SIGNAL": self._request.program}
+    @property
+    def _release(self) -> PluginRelease:
+        return self._request.release
+
+    def _program(self) -> Path:
+        return self._programs.of(self._release)
 
     def _linked(self) -> str:
         link = self._folder / "config" / "config.yaml"
@@ -229,7 +285,12 @@ class ConfigPod:
         return Link(self._linked()).read(self._request.files)
 
     def _signals(self) -> int:
-        """Those that the shell has counted; a program hears its own, so that for it each other link is taken for one."""
+        """Those that the shell has counted, or that the program says it has heard.
+
+        A device plugin is not asked: each other link is taken for one.
+        """
+        if self._heard is not None:
+            return self._heard()
         if self._stands_in:
             return self._counter.stat().st_size if self._counter.exists() else 0
         if self._linked() != self._last_link:

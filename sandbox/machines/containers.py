@@ -5,7 +5,7 @@ machine's own (the image is not looked at). The network is each container's own,
 and only the kubelet reaches it. A thread per pod starts the init containers one after
 the other, then the others, and asks for their readiness. What has ended stays so until the kubelet asks for another attempt.
 
-As a kubelet: the files of volumes follow their source; the last words of a container are what it leaves at its path for them.
+As a kubelet: the files of volumes follow their source; what a container leaves at its path for last words is kept.
 Unlike one: readiness is asked for several times a second until it is first there, and again as soon as a probe fails; a pod that
 is ended gets no grace; nobody asks whether a container still lives.
 """
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from sandbox.cluster.gpu_host import children
 from sandbox.machines.outcomes import InitCrash, InitWaiting, Outcome, Up
+from sandbox.machines.program_life import container_code
 from sandbox.machines.world import LOG
 from sandbox.nvml.library import CONTAINED
 from sandbox.system import private_network, processes
@@ -138,14 +139,15 @@ class PodRun:
                 code = self._processes[container.name].poll()
             if code == 0:
                 return
-            self._tell(InitCrash(container.name, self._last_line(container), _exit_code(code)))
+            left, log = self._last_words(container)
+            self._tell(InitCrash(container.name, log, container_code(code), left))
             self._until_again()
 
     def _run(self) -> None:
         """Run the containers; those that end are started again when that is asked for."""
         ready = dict.fromkeys((one.name for one in self._request.mains if one.probe), self._request.ready)
         began, due = time.monotonic(), dict.fromkeys(ready, 0.0)
-        stopped: dict[str, tuple[int, str]] = {}
+        stopped: dict[str, tuple[int, tuple[str, str]]] = {}
         for container in self._request.mains:
             self._begin(container, stopped)
         while True:
@@ -154,16 +156,17 @@ class PodRun:
                     continue
                 code = self._processes[container.name].poll()
                 if code is not None:
-                    stopped[container.name] = (_exit_code(code), self._last_line(container))
+                    stopped[container.name] = (container_code(code), self._last_words(container))
                 elif container.probe and time.monotonic() >= due[container.name]:
                     holds = _asked(self._processes[container.name].pid, self._request.address, container.probe)
                     presumed = self._request.initialized and time.monotonic() - began < _RESUMED_SECONDS
                     ready[container.name] = holds or (presumed and ready[container.name])
                     due[container.name] = time.monotonic() + (container.probe.period_seconds if holds else _HURRIED_SECONDS)
-            crashed = {name: words for name, (_, words) in stopped.items()}
+            crashed = {name: log for name, (_, (_, log)) in stopped.items()}
+            words = {name: left for name, (_, (left, _)) in stopped.items() if left}
             codes = {name: code for name, (code, _) in stopped.items()}
             unready = frozenset(name for name, holds in ready.items() if not holds and name not in stopped)
-            self._tell(Up(crashed, codes, unready))
+            self._tell(Up(crashed, codes, unready, words))
             if stopped and self._again.is_set():
                 self._next_attempt()
                 for container in self._request.mains:
@@ -171,10 +174,10 @@ class PodRun:
                         self._begin(container, stopped)
             self._pause(_POLL_SECONDS)
 
-    def _begin(self, container: Container, stopped: dict[str, tuple[int, str]]) -> None:
+    def _begin(self, container: Container, stopped: dict[str, tuple[int, tuple[str, str]]]) -> None:
         code = self._start(container)
         if code is not None:
-            stopped[container.name] = (_exit_code(code), self._last_line(container))
+            stopped[container.name] = (container_code(code), self._last_words(container))
 
     def _start(self, container: Container) -> int | None:
         """Start a container; the exit code where not even that is possible."""
@@ -205,14 +208,12 @@ class PodRun:
             return make_folder(self._machine_folder / "host" / node_path.lstrip("/"))
         return self._folder / "volumes" / volume
 
-    def _last_line(self, container: Container) -> str:
-        """What it left for that; else the end of its log: nobody could ask for a log here."""
+    def _last_words(self, container: Container) -> tuple[str, str]:
+        """What it left for that, and the end of its log."""
         place = self._folder / container.name
-        for name in ("termination-log", "log"):
-            words = (place / name).read_text(encoding="utf-8", errors="replace").strip() if (place / name).exists() else ""
-            if words:
-                return words[-_MOST_WORDS:]
-        return ""
+        paths = (place / "termination-log", place / "log")
+        left, log = (path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else "" for path in paths)
+        return left[-_MOST_WORDS:], log[-_MOST_WORDS:]
 
     def _write_volumes(self) -> None:
         for volume, files in self._request.volumes.items():
@@ -273,8 +274,3 @@ def _asked(process: int, address: str, probe: Probe) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _exit_code(code: int) -> int:
-    """As a container's: 128 and the signal's number for one that was ended by a signal."""
-    return 128 - code if code < 0 else code

@@ -71,7 +71,7 @@ def _apply(world: World, pod: Json) -> Finished:
             else:
                 world.api.create(_DEFINITIONS, crd)
     except (ApiError, PermissionError, FileNotFoundError) as error:
-        return Finished("Error", str(error))
+        return Finished("Error", str(error), 1)
     return Finished()
 
 

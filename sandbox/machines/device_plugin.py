@@ -2,8 +2,8 @@
 
 Pure: configuration, MIG strategy, GPUs and the MPS daemon's state in; resources or the program's error out. The rules and
 messages are those of k8s-device-plugin 0.20. Not modelled: allocation of single devices,
-health events, CDI, topology; the kubelet's device manager only sees counts. How pods of it live is in gpu_programs. What the MPS
-control daemon does is always said here: that program needs a GPU.
+health events, CDI, topology; the kubelet's device manager only sees counts. How pods of it live is in gpu_programs. Beside it
+what mps-control-daemon does there.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ class Advertised:
 
 @dataclass(frozen=True)
 class Crash:
-    """The plugin exits with this error, again and again."""
+    """The program exits with this error, again and again."""
 
     message: str
+    code: int = 1
 
 
 def advertise(

@@ -35,7 +35,9 @@ ENDS_AFTER: Final = "sandbox.gpu-pools/ends-after-seconds"
 NEVER: Final = "never"
 KILLED: Final = 137
 #: What becomes of a pod that is deleted before its containers have begun.
-NEVER_RAN: Final = Finished("ContainerStatusUnknown", "The container could not be located when the pod was terminated", KILLED)
+NEVER_RAN: Final = Finished(
+    "ContainerStatusUnknown", code=KILLED, left="The container could not be located when the pod was terminated"
+)
 _LEAST_GRACE, _LEAST_AFTER_SIGTERM = 1, 2
 _SLEEP: Final = re.compile(r"\bsleep (\d+)\b")
 

@@ -1,6 +1,7 @@
-"""One machine with GPUs, on which NVIDIA's own programs run: gpu-feature-discovery, nvidia-device-plugin, nvidia-mig-parted.
+"""One machine with GPUs, on which NVIDIA's own programs run.
 
-They run in the machine's own namespace (sandbox.cluster.gpu_host) on the simulated NVML, one after the other, in a thread of the
+They are gpu-feature-discovery, nvidia-device-plugin, mps-control-daemon, config-manager and nvidia-mig-parted. They run in the
+machine's own namespace (sandbox.cluster.gpu_host) on the simulated NVML, one after the other, in a thread of the
 machine: a pass of the daemon never waits for them. It asks, gets None while the answer is being worked on, and is woken when it
 is there.
 
@@ -23,22 +24,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
-from sandbox.machines import gpu_state, mps_control, process_list
+from sandbox.machines import gpu_state, process_list
 from sandbox.machines.config_manager import TARGET
-from sandbox.machines.config_pod import ConfigPod
+from sandbox.machines.config_pod import ConfigManagers, ConfigPod
 from sandbox.machines.containers import PodRun
 from sandbox.machines.device_manager import DeviceManager
 from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.errands import Errands
 from sandbox.machines.gfd import Labels
 from sandbox.machines.mig_parted import NOT_APPLIED
+from sandbox.machines.mps_daemon import CONTROL, PROGRAM, MpsDaemon
 from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
-from sandbox.machines.plugin_life import PluginLife
+from sandbox.machines.program_life import PLUGIN_LISTENS, ProgramLife
 from sandbox.machines.program_logs import last_line
 from sandbox.nvml import from_tables, state
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, write_atomic
+from sandbox.system.progress import Progress
+from sandbox.toolchain.find import find_built
+from sandbox.toolchain.programs import OLDER_PLUGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,11 +64,16 @@ _RESUMED_SECONDS: Final = 30.0
 _TERM_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.01
 #: Of a container's variables, those that the programs decide by. Others are about paths and devices of a real container.
-_PASSED: Final = ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR", "DEVICE_ID_STRATEGY", "DEVICE_DISCOVERY_STRATEGY", "MPS_ROOT")
-#: The name of the device plugin's process, and of those that a shell stands in for when they are to be signalled.
+_PASSED: Final = (
+    *("MIG_STRATEGY", "FAIL_ON_INIT_ERROR", "DEVICE_ID_STRATEGY", "DEVICE_DISCOVERY_STRATEGY", "MPS_ROOT"),
+    "CONFIG_FILE",
+)
+#: The names of the device plugin's process, and of the one that a shell stands in for when it is to be signalled.
 _PLUGIN: Final = "nvidia-device-plugin"
-_SIGNALLED: Final = ("gpu-feature-discovery", "mps-control-daemon")
-_PYTHON: Final = f'#!/bin/sh\nexec {shlex.quote(str(Path(sys.executable).resolve()))} "$@"\n'
+_GFD: Final = "gpu-feature-discovery"
+_INTERPRETER: Final = shlex.quote(str(Path(sys.executable).resolve()))
+_PYTHON: Final = f'#!/bin/sh\nexec {_INTERPRETER} "$@"\n'
+_CONTROL: Final = f'#!/bin/sh\nexec {_INTERPRETER} -I -S -B {shlex.quote(str(CONTROL))} "$@"\n'
 
 
 class GpuNode:
@@ -83,7 +93,8 @@ class GpuNode:
         self._errands = Errands(folder.name, wake)
         self._host: GpuHost | None = None
         self._manager: DeviceManager | None = None
-        self._plugin: PluginLife | None = None
+        self._plugin: ProgramLife | None = None
+        self._mps: MpsDaemon | None = None
         self._found_registered = False
         self._pods: dict[str, PodRun] = {}
         self._configs: dict[str, ConfigPod] = {}
@@ -129,13 +140,6 @@ class GpuNode:
         """Another driver is loaded: the state file needs another look."""
         self._seen = ()
 
-    def switch_mps(self, replicas: int | None) -> None:
-        """Let the stand-in of the MPS daemon serve so many clients per GPU, or not run.
-
-        A plugin that waits for it looks again at once.
-        """
-        self._errands.ask("mps", (replicas, time.monotonic()), lambda: self._switch_mps(replicas))
-
     # ------------------------------------------------------------------ gpu-feature-discovery
 
     def labels(self, loaded: Loaded, driver: Driver, environment: Mapping[str, str]) -> Labels | Crash | None:
@@ -173,13 +177,12 @@ class GpuNode:
         plugin = self._plugin
         if plugin is None or plugin.life != life:
             before, self._found_registered = plugin, self._found_registered and plugin is None
-            plugin = self._plugin = PluginLife(life, self._folder / "plugin.log")
-            found = self._configs.get(_PLUGIN)
-            pod = found if found is not None and found.pod == loaded.pod else None
+            plugin = self._plugin = ProgramLife(life, self._folder / "plugin.log", PLUGIN_LISTENS)
+            pod = self._config_pod(_PLUGIN, loaded.pod)
             self._errands.submit(self._start, before, plugin, pod, loaded.text, passed)
         words = plugin.last_line
         if words is not None:
-            return Crash(words)
+            return Crash(words, plugin.code)
         return self._registered(plugin)
 
     def stop_plugin(self) -> None:
@@ -189,7 +192,7 @@ class GpuNode:
             self._errands.submit(self._stop, self._plugin)
             self._plugin = None
 
-    def _registered(self, plugin: PluginLife) -> Advertised | None:
+    def _registered(self, plugin: ProgramLife) -> Advertised | None:
         # Before it runs, what is listed is its forerunner's.
         listed = self._manager.listed() if self._manager is not None and plugin.process is not None else {}
         plugin.seen = plugin.seen or bool(listed)
@@ -205,7 +208,12 @@ class GpuNode:
         )
 
     def _start(
-        self, before: PluginLife | None, plugin: PluginLife, pod: ConfigPod | None, config: str | None, passed: Mapping[str, str]
+        self,
+        before: ProgramLife | None,
+        plugin: ProgramLife,
+        pod: ConfigPod | None,
+        config: str | None,
+        passed: Mapping[str, str],
     ) -> None:
         """Start it: in the pod that it shares with config-manager, or, where there is none, alone with a configuration."""
         if before is not None:
@@ -232,7 +240,14 @@ class GpuNode:
         process.wait()
         self._wake()
 
-    def _hang_up(self, plugin: PluginLife) -> None:
+    def _look_for_mps(self) -> None:
+        """MPS serves now: a plugin that waits for it looks again at once."""
+        plugin = self._plugin
+        waits = plugin is not None and plugin.process is not None and not (self._manager and self._manager.listed())
+        if waits and plugin is not None:
+            self._errands.submit(self._hang_up, plugin)
+
+    def _hang_up(self, plugin: ProgramLife) -> None:
         """Let it look again; before it listens for signals it would end of one."""
         end = time.monotonic() + _READY_SECONDS
         while not plugin.listens and time.monotonic() < end:
@@ -240,7 +255,7 @@ class GpuNode:
         if plugin.process is not None and self._host is not None:
             self._host.signal(plugin.process, signal.SIGHUP)
 
-    def _stop(self, plugin: PluginLife) -> None:
+    def _stop(self, plugin: ProgramLife) -> None:
         process, host = plugin.process, self._host
         if process is None:
             return
@@ -253,6 +268,41 @@ class GpuNode:
             process.wait()
         if self._manager is not None:
             self._manager.forget()
+
+    # ------------------------------------------------------------------ mps-control-daemon
+
+    def serve_mps(self, loaded: Loaded, environment: Mapping[str, str]) -> Crash | None:
+        """See that it runs in its pod; it starts and restarts as that does, and reads anew when config-manager tells it."""
+        pod = self._config_pod(PROGRAM, loaded.pod)
+        if pod is None:
+            # Without config-manager it has no configuration, and so nothing to serve.
+            return None
+        passed = _passed(environment)
+        life = (loaded.pod, loaded.attempt, tuple(passed.items()))
+        daemon = self._mps
+        if daemon is None or daemon.life != life:
+            before = daemon
+            daemon = self._mps = MpsDaemon(life, self._folder, pod, self._look_for_mps, self._wake)
+            self._errands.submit(self._start_mps, before, daemon, passed)
+        if daemon.has_read:
+            pod.program_has_read()
+        words = daemon.last_line
+        return None if words is None else Crash(words, daemon.code)
+
+    def stop_mps(self) -> None:
+        """End it, if there is one."""
+        if self._mps is not None:
+            self._errands.submit(self._stop_mps, self._mps)
+            self._mps = None
+
+    def _start_mps(self, before: MpsDaemon | None, daemon: MpsDaemon, passed: Mapping[str, str]) -> None:
+        if before is not None:
+            self._stop_mps(before)
+        daemon.start(passed)
+
+    def _stop_mps(self, daemon: MpsDaemon) -> None:
+        if self._host is not None:
+            daemon.stop(self._host.signal)
 
     # ------------------------------------------------------------------ nvidia-mig-parted
 
@@ -296,16 +346,24 @@ class GpuNode:
             pod = self._configs[request.program] = ConfigPod(
                 request,
                 self._folder,
-                self._tools.config_manager,
+                ConfigManagers(self._tools.config_manager, self._tools.newest_config_manager, _older_config_manager),
                 self._living,
                 self._errands.submit,
                 self._wake,
-                stands_in=request.program in _SIGNALLED,
+                stands_in=request.program == _GFD,
             )
         return pod.follow(request)
 
+    def _config_pod(self, program: str, uid: str) -> ConfigPod | None:
+        """The pod that a program shares with config-manager, if it does."""
+        found = self._configs.get(program)
+        return found if found is not None and found.pod == uid else None
+
     def deconfigure(self, program: str) -> None:
         """End it in the pod of a program."""
+        if program == PROGRAM:
+            # Before its pod: it has something to give back.
+            self.stop_mps()
         pod = self._configs.pop(program, None)
         if pod is not None:
             self._errands.submit(pod.end)
@@ -359,29 +417,21 @@ class GpuNode:
                 raise SandboxError(message, "")
             self._end_namespace()
             host = GpuHost(self._folder, self._tools.library)
-            write_atomic(host.folder / "bin" / "nvidia-cuda-mps-control", mps_control.CONTROL, mode=0o755)
+            write_atomic(host.folder / "bin" / "nvidia-cuda-mps-control", _CONTROL, mode=0o755)
             # Containers bring a Python of their own; here there are no images.
             write_atomic(host.folder / "bin" / "python3", _PYTHON, mode=0o755)
             process_list.begin(self._folder)
             _link(host.folder / "bin" / _PLUGIN, self._tools.plugin)
-            for name in _SIGNALLED:
-                _link(host.folder / "bin" / name, Path("/bin/sh"))
+            _link(host.folder / "bin" / PROGRAM, self._tools.mps_daemon)
+            _link(host.folder / "bin" / _GFD, Path("/bin/sh"))
             self._manager = DeviceManager(host.outside(DEVICE_PLUGINS), self._wake)
             self._host = host
         return self._host
 
-    def _switch_mps(self, replicas: int | None) -> None:
-        mark, on = self._folder / "mps-daemon", replicas is not None
-        if replicas is not None:
-            write_atomic(mark, mps_control.limits(state.read(self._state), replicas))
-        else:
-            mark.unlink(missing_ok=True)
-        process_list.show_daemon(self._folder, on=on)
-        state.change(self._state, lambda machine: gpu_state.with_mode(machine, exclusive=on))
-        plugin = self._plugin
-        waits = plugin is not None and plugin.process is not None and not (self._manager and self._manager.listed())
-        if on and waits and plugin is not None:
-            self._hang_up(plugin)
+
+def _older_config_manager() -> Path:
+    """Built when a node first needs it, as a kubelet pulls an image that is not there."""
+    return find_built(OLDER_PLUGIN, Progress()) / "config-manager"
 
 
 def _link(path: Path, target: Path) -> None:

@@ -1,10 +1,9 @@
 """The pods of device plugin, gpu-feature-discovery and MPS control daemon: when they read what, and where it ends up.
 
-Stand-in for their pods' lives; what the programs and config-manager do is said by the real ones or by rules (node_programs), and
-of the MPS daemon by a rule alone. As the real ones, they read their configuration when they start and when config-manager
-signals them, and a running plugin notices neither an edit under the same key nor a new MIG layout. Differences: the wait for the
-MPS daemon ends as soon as it is up (the real retry is every 30 s), and config-manager's signal reaches the MPS daemon, which the
-real one of v0.19 fails to find (NVIDIA/k8s-device-plugin#1726, #1827).
+Stand-in for their pods' lives; what the programs and config-manager do is said by the real ones or by rules (node_programs). As
+the real ones, they read their configuration when they start and when config-manager signals them, and a running plugin notices
+neither an edit under the same key nor a new MIG layout. Difference: the wait for the MPS daemon ends as soon as it is up (the
+real retry is every 30 s).
 """
 
 from __future__ import annotations
@@ -13,19 +12,17 @@ import time
 from typing import TYPE_CHECKING
 
 from sandbox.machines import objects
-from sandbox.machines.device_plugin import CONFIG_LABEL, Advertised, Crash, mps_daemon
+from sandbox.machines.device_plugin import CONFIG_LABEL, Advertised, Crash
 from sandbox.machines.driver import app
 from sandbox.machines.machine import Loaded
 from sandbox.machines.node_programs import ConfigRequest
 from sandbox.machines.outcomes import Creating, InitCrash, InitWaiting, Outcome, Up
-from sandbox.machines.plugin_config import MissingFile
+from sandbox.machines.plugin_release import release_of
 from sandbox.machines.pod_request import variables
 from sandbox.machines.pod_volumes import PodVolumes, service_variables
 from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sandbox.machines.machine import Machine
     from sandbox.machines.node_programs import NodePrograms
     from sandbox.machines.objects import Json
@@ -56,6 +53,7 @@ class _Configured:
 
     program = ""
     container = ""
+    #: What the program calls itself: the first word of its command line, and of its container's command where that names it.
     process = ""
 
     def __init__(self, programs: NodePrograms) -> None:
@@ -67,32 +65,34 @@ class _Configured:
         """By label."""
         return app(pod) == self.program
 
-    def _loaded(self, context: Context) -> tuple[Loaded | Outcome, Mapping[str, str]]:
-        """What the program has read, reading it anew where it would, or what keeps it from starting; and crashed containers."""
+    def _loaded(self, context: Context) -> tuple[Loaded | Outcome, Up]:
+        """What the program has read, reading it anew where it would, or what keeps it from starting; and how the others are."""
         if not context.machine.gpu_usable and not self._goes_on(context):
             # What it has read is gone with its process: it reads, and stamps its labels, anew.
             context.machine.loaded.pop(self.program, None)
-            return InitWaiting("toolkit-validation"), {}
+            return InitWaiting("toolkit-validation"), Up()
         text: str | None = ""
-        signals, crashed = 0, dict[str, str]()
+        signals, others = 0, Up()
         if _MANAGER in {item["name"] for item in objects.containers(context.pod["spec"])}:
             try:
                 configured = self._programs.configure(context.machine, self._request(context))
             except SandboxError as error:
-                return Creating("ContainerCreating", "FailedMount", f"MountVolume.SetUp failed: {error.message}"), {}
+                return Creating("ContainerCreating", "FailedMount", f"MountVolume.SetUp failed: {error.message}"), Up()
             if configured is None:
-                return InitWaiting(_INIT), {}
+                return InitWaiting(_INIT), Up()
             if configured.init_message:
-                return InitCrash(_INIT, configured.init_message), {}
+                return InitCrash(_INIT, configured.init_message, configured.init_code), Up()
             text, signals = configured.text, configured.signals
-            crashed = {_MANAGER: configured.sidecar_message} if configured.sidecar_message else {}
+            others = _with_crash(others, _MANAGER, configured.sidecar_message, configured.sidecar_code)
         known = context.machine.loaded.get(self.program)
         read = (objects.uid(context.pod), context.restarts.get(self.container, 0), signals)
         if known is not None and (known.pod, known.attempt, known.signals) == read:
-            return known, crashed
+            return known, others
         loaded = Loaded(*read, text, context.machine.gpus)
         context.machine.loaded[self.program] = loaded
-        return loaded, crashed
+        # The sidecar's turn comes after the program's.
+        context.world.again_in(0.0)
+        return loaded, others
 
     def _goes_on(self, context: Context) -> bool:
         """Whether it runs, and the driver is there: to a container that runs a toolkit that goes away does nothing.
@@ -111,7 +111,9 @@ class _Configured:
         environment = variables(pod, sidecar, service_variables(context.world.api.server))
         return ConfigRequest(
             pod=objects.uid(pod),
-            program=environment.get("PROCESS_TO_SIGNAL", "").rpartition("/")[2],
+            program=self.process,
+            release=release_of(sidecar.get("image", "")),
+            host_pid=bool(pod["spec"].get("hostPID")),
             environment=environment,
             files=config_map.get("data") or {},
             account={name: text for volume in account for name, text in self._volumes.files(context, volume).items()},
@@ -139,18 +141,18 @@ class DevicePluginPod(_Configured):
 
     def evaluate(self, context: Context) -> Outcome:
         """Register resources, or crash."""
-        loaded, crashed = self._loaded(context)
+        loaded, others = self._loaded(context)
         if not isinstance(loaded, Loaded):
             self._stop(context.machine)
             return loaded
         answer = self._programs.serve(context.machine, loaded, self._environment(context))
         if answer is None:
-            return Up(crashed)
+            return others
         if isinstance(answer, Advertised):
             context.machine.advertise(answer)
-            return Up(crashed)
+            return others
         context.machine.advertise(None)
-        return Up({**crashed, self.container: answer.message})
+        return _with_crash(others, self.container, answer.message, answer.code)
 
     def absent(self, world: World, machine: Machine) -> None:
         """The kubelet marks all devices of a plugin that is gone as unhealthy."""
@@ -172,25 +174,18 @@ class MpsDaemonPod(_Configured):
 
     def evaluate(self, context: Context) -> Outcome:
         """Take the GPUs into exclusive-process mode and serve, where MPS is configured."""
-        loaded, crashed = self._loaded(context)
+        loaded, others = self._loaded(context)
         if not isinstance(loaded, Loaded):
-            self._serve(context.machine, None)
+            self._programs.stop_mps(context.machine)
             return loaded
-        config = MissingFile() if loaded.text is None else loaded.text
-        answer = mps_daemon(config, self._environment(context).get("MIG_STRATEGY"), loaded.gpus)
-        self._serve(context.machine, answer if isinstance(answer, int) else None)
-        return Up({**crashed, self.container: answer.message} if isinstance(answer, Crash) else crashed)
+        answer = self._programs.serve_mps(context.machine, loaded, self._environment(context))
+        return others if answer is None else _with_crash(others, self.container, answer.message, answer.code)
 
     def absent(self, world: World, machine: Machine) -> None:
         """The daemon gives the GPUs back."""
         del world
-        self._serve(machine, None)
+        self._programs.stop_mps(machine)
         self._gone(machine)
-
-    def _serve(self, machine: Machine, replicas: int | None) -> None:
-        before, machine.mps_replicas = machine.mps_replicas, replicas
-        if replicas != before:
-            self._programs.switch_mps(machine, on=replicas is not None)
 
 
 class GfdPod(_Configured):
@@ -209,7 +204,7 @@ class GfdPod(_Configured):
     def evaluate(self, context: Context) -> Outcome:
         """Publish the labels through NFD, or crash and leave the old ones."""
         before = context.machine.loaded.get(self.program)
-        loaded, crashed = self._loaded(context)
+        loaded, others = self._loaded(context)
         if not isinstance(loaded, Loaded):
             return loaded
         node = context.machine.node
@@ -220,13 +215,13 @@ class GfdPod(_Configured):
             self._fresh.add(node)
         answer = self._programs.discover(context.machine, loaded, self._environment(context))
         if answer is None:
-            return Up(crashed)
+            return others
         if isinstance(answer, Crash):
-            return Up({**crashed, self.container: answer.message})
+            return _with_crash(others, self.container, answer.message, answer.code)
         self._looked[node] = context.world.now
         self._publish(context, answer.labels, fresh=node in self._fresh)
         self._fresh.discard(node)
-        return Up(crashed)
+        return others
 
     def absent(self, world: World, machine: Machine) -> None:
         """Labels stay until the garbage collector removes the NodeFeature with its owners."""
@@ -245,3 +240,8 @@ class GfdPod(_Configured):
             "features": {"flags": {}, "attributes": {}, "instances": {}},
         }
         context.world.put_node_feature(where, node_feature(context, feature_name, node=node, spec=spec))
+
+
+def _with_crash(others: Up, container: str, message: str, code: int) -> Up:
+    """The pod with a container that has ended; the same where it has no last words."""
+    return Up({**others.crashed, container: message}, {**others.codes, container: code}) if message else others

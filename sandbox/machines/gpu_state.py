@@ -42,13 +42,6 @@ def gpus_of(model_key: str, machine: simulated.Machine) -> tuple[Gpu, ...]:
     return tuple(_taken(model_key, index, gpu) for index, gpu in enumerate(machine.gpus))
 
 
-def with_mode(machine: simulated.Machine, *, exclusive: bool) -> simulated.Machine:
-    """The machine with all GPUs outside MIG in exclusive-process mode, or in the default one; in MIG mode there is no other."""
-    mode = _EXCLUSIVE_PROCESS if exclusive else 0
-    gpus = (gpu if gpu.mig and gpu.mig.current else replace(gpu, compute_mode=mode) for gpu in machine.gpus)
-    return replace(machine, gpus=tuple(gpus))
-
-
 def _put(bare: simulated.Gpu, gpu: Gpu) -> simulated.Gpu:
     mode = _EXCLUSIVE_PROCESS if gpu.compute_mode == EXCLUSIVE_PROCESS else 0
     made = simulated.partitioned(bare, [(item.profile, item.start) for item in gpu.instances]) if gpu.mig_enabled else bare

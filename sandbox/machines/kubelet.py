@@ -4,9 +4,10 @@ A pod starts as soon as what it mounts exists and its runtime class is known on 
 themselves (programs), others run; a Job's pod succeeds after a moment, or after as long as its commands `sleep`. Containers
 that end are started again, each after a back-off of its own (backoff), and pods see their ConfigMaps as of their last sync
 (config_volumes): both as with a kubelet, but faster. A deleted pod that says how it ends has its grace (ending) and may have
-work to save (work); any other is gone at once. There are no images to pull, no logs, no exec, and no network: a pod's address is
-made up. Of known programs, the verifier's containers really run (containers.py), and only they are probed; config-manager does,
-too (config_pod.py). A pod that is labelled like one of a known program, and was not made as those are, never starts (makers).
+work to save (work); any other is gone at once. There are no images to pull, no exec, no network (a pod's address is made up), and
+no logs to ask for: container_logs keeps the last words of what has failed. Of known programs, the verifier's containers really
+run (containers.py), and only they are probed; config-manager does, too, with the programs that it signals (config_pod.py). A pod
+that is labelled like one of a known program, and was not made as those are, never starts (makers).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sandbox.cluster.api_errors import ApiError
-from sandbox.machines import objects, work
+from sandbox.machines import container_logs, objects, work
 from sandbox.machines.backoff import Backoff
 from sandbox.machines.config_volumes import ConfigVolumes
 from sandbox.machines.ending import NEVER_RAN, Ending, ending, takes_time
 from sandbox.machines.makers import Makers
-from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, pod_status
+from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, last_words, pod_status
 from sandbox.machines.programs import Context, Program
 from sandbox.machines.world import LOG
 
@@ -98,6 +99,7 @@ class Kubelet:
         for node, machine in world.machines.items():
             pods = world.pods_on(node)
             mine = self._sorted(pods)
+            container_logs.forget(world.folder / "machines" / node, {objects.uid(pod) for pod in pods})
             for program in self._programs:
                 if not any(owner is program and not objects.deleted(pod) for owner, pod in mine):
                     program.absent(world, machine)
@@ -214,6 +216,8 @@ class Kubelet:
         changed = {key: value for key, value in status.items() if old.get(key) != value}
         if not changed:
             return
+        if words := last_words(outcome):
+            container_logs.keep(world.folder / "machines" / objects.node_of(pod), pod, words)
         path = f"/api/v1/namespaces/{objects.namespace(pod)}/pods/{objects.name(pod)}/status"
         world.store.wrote("pods", world.api.patch(path, {"metadata": {"uid": objects.uid(pod)}, "status": changed}))
 

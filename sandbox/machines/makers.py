@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _WORKLOADS: Final = {"DaemonSet": "apps/v1", "ReplicaSet": "apps/v1", "Job": "batch/v1"}
 #: What decides what a container does here.
 _OF_CONTAINERS: Final = ("name", "command", "args", "env", "envFrom", "workingDir", "lifecycle")
+#: Whom config-manager signals. A policy of the API server may change it in each pod; whoever it names, only processes of the
+#: pod's own namespace can be meant. Any other variable decides what a program reads or writes, or where it runs.
+_FREE: Final = "PROCESS_TO_SIGNAL"
 #: The volume that the API server adds to pods for their service account.
 _ACCOUNT: Final = "kube-api-access-"
 
@@ -130,4 +133,7 @@ def _content(spec: Json) -> Json:
 
 def _container(container: Json) -> Json:
     mounts = [mount for mount in container.get("volumeMounts") or [] if not mount["name"].startswith(_ACCOUNT)]
-    return {key: container[key] for key in _OF_CONTAINERS if container.get(key)} | {"volumeMounts": mounts}
+    content = {key: container[key] for key in _OF_CONTAINERS if container.get(key)} | {"volumeMounts": mounts}
+    if "env" in content:
+        content["env"] = [{"name": _FREE} if one["name"] == _FREE and "value" in one else one for one in content["env"]]
+    return content

@@ -128,7 +128,7 @@ class NfdMasterPod:
         if code is None:
             context.world.again_in(0.2)
             return Up()
-        return Finished() if code == 0 else Finished("Error", f"nfd-master -prune exited with {code}")
+        return Finished() if code == 0 else Finished("Error", f"nfd-master -prune exited with {code}", code)
 
     @staticmethod
     def _environment(context: Context) -> dict[str, str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sandbox.machines.gfd import Labels
     from sandbox.machines.machine import Loaded, Machine
     from sandbox.machines.outcomes import Outcome
+    from sandbox.machines.plugin_release import PluginRelease
     from sandbox.machines.pod_request import PodRequest
 
 MACHINE_TYPE: Final = "Simulated-Machine"
@@ -57,19 +58,23 @@ class ConfigRequest:
 
     Attributes:
         pod: uid of the pod.
-        program: the process that config-manager signals.
+        program: the name that the pod's program calls itself by: the first word of its command line.
+        release: how the pod's config-manager behaves.
+        host_pid: whether the pod sees the node's processes.
         environment: the sidecar's variables; the init container's differ in that it runs once and signals nobody.
         files: the ConfigMap as the pod's volume shows it.
         account: the files of its service account.
         label: the node's label that chooses one of them, as it is now.
         init_restarts: how often the init container was started again.
         sidecar_restarts: how often the sidecar was.
-        program_runs: whether there is somebody to signal.
+        program_runs: whether the pod's program runs.
         read: what the program had read when this daemon found the pod; None for a pod that it has seen start.
     """
 
     pod: str
     program: str
+    release: PluginRelease
+    host_pid: bool
     environment: Mapping[str, str]
     files: Mapping[str, str]
     account: Mapping[str, bytes]
@@ -89,12 +94,16 @@ class Configured:
         signals: how often the program was told to read it again; counted anew by each daemon.
         init_message: last words of the init container; empty where it has ended well.
         sidecar_message: last words of the sidecar; empty while it runs.
+        init_code: the init container's exit code, where it has last words.
+        sidecar_code: the sidecar's.
     """
 
     text: str | None
     signals: int = 0
     init_message: str = ""
     sidecar_message: str = ""
+    init_code: int = 1
+    sidecar_code: int = 1
 
 
 class NodePrograms(Protocol):
@@ -136,8 +145,17 @@ class NodePrograms(Protocol):
     def stop_serving(self, machine: Machine) -> None:
         """There is no nvidia-device-plugin on the machine any more, if there was one."""
 
-    def switch_mps(self, machine: Machine, *, on: bool) -> None:
-        """The MPS control daemon takes the GPUs into exclusive-process mode, or gives them back."""
+    def serve_mps(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Crash | None:
+        """See that mps-control-daemon runs; why it ended, None while it has not.
+
+        Args:
+            machine: with a driver.
+            loaded: what it has read.
+            environment: its container's variables.
+        """
+
+    def stop_mps(self, machine: Machine) -> None:
+        """There is no mps-control-daemon on the machine any more, if there was one: the GPUs are given back."""
 
     def check_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
         """``nvidia-mig-parted assert``: whether a layout is valid, and holds."""

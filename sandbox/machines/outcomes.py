@@ -1,7 +1,9 @@
 """What becomes of a pod, as a program on the machine decides it and the kubelet shows it.
 
 Plain data and the pure function from it to a pod's status. When a crashed container is tried again is the kubelet's
-business, not in here.
+business, not in here. As a kubelet (k8s.io/kubernetes v1.36, pkg/kubelet/kuberuntime getTerminationMessage), a status has of a
+container that has ended what it left at its terminationMessagePath, and the end of its log only where it left nothing, ended
+with an error and has the terminationMessagePolicy FallbackToLogsOnError.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 #: The label app.kubernetes.io/name of the pods whose containers really run.
 VERIFIER_APP: Final = "gpu-pools-verifier"
+_FROM_LOG: Final = "FallbackToLogsOnError"
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,19 @@ class InitWaiting:
 
 @dataclass(frozen=True)
 class InitCrash:
-    """An init container exits with an error, again and again."""
+    """An init container exits with an error, again and again.
+
+    Attributes:
+        container: its name.
+        message: last words of its log.
+        code: its exit code.
+        left: what it left at its terminationMessagePath.
+    """
 
     container: str
     message: str
     code: int = 1
+    left: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,23 +69,33 @@ class Up:
     """All containers run, but for those that crash.
 
     Attributes:
-        crashed: name -> last words.
+        crashed: name -> last words of its log.
         codes: name -> exit code of those that did not end with 1.
         unready: names of those that run and are not ready.
+        left: name -> what it left at its terminationMessagePath.
     """
 
     crashed: Mapping[str, str] = field(default_factory=dict)
     codes: Mapping[str, int] = field(default_factory=dict)
     unready: frozenset[str] = frozenset()
+    left: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Finished:
-    """All containers have ended: well, badly with an exit code and a message, or never begun for the pod's reason and message."""
+    """All containers have ended: well, badly with an exit code, or never begun for the pod's reason and message.
+
+    Attributes:
+        reason: empty where they have ended well.
+        message: the pod's, or last words of the log.
+        code: the exit code; 0 where they have never begun.
+        left: what a container left at its terminationMessagePath, or what the kubelet says of it.
+    """
 
     reason: str = ""
     message: str = ""
     code: int = 0
+    left: str = ""
 
 
 Outcome = Creating | InitWaiting | InitCrash | Up | Finished
@@ -85,6 +106,15 @@ def crashed(outcome: Outcome) -> frozenset[str]:
     if isinstance(outcome, InitCrash):
         return frozenset({outcome.container})
     return frozenset(outcome.crashed) if isinstance(outcome, Up) else frozenset()
+
+
+def last_words(outcome: Outcome) -> Mapping[str, tuple[int, str]]:
+    """Container -> exit code and last words of the log of each that has ended with an error."""
+    if isinstance(outcome, InitCrash):
+        return {outcome.container: (outcome.code, outcome.message)}
+    if isinstance(outcome, Up):
+        return {name: (outcome.codes.get(name, 1), words) for name, words in outcome.crashed.items()}
+    return {}
 
 
 def pod_status(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: Mapping[str, float]) -> Json:
@@ -171,7 +201,8 @@ def _inits(
         if name == at:
             reached = False
             if isinstance(outcome, InitCrash):
-                state = _crashed(_Crash(name, outcome.message, outcome.code, *counts), old.get(name), now)
+                message = _message(container, outcome.left, outcome.message)
+                state = _crashed(_Crash(name, message, outcome.code, *counts), old.get(name), now)
             else:
                 state = _running(old.get(name), now)
         elif reached:
@@ -196,9 +227,12 @@ def _mains(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: M
         elif isinstance(outcome, (InitWaiting, InitCrash)):
             state = {"state": {"waiting": {"reason": "PodInitializing"}}, "ready": False, "started": False}
         elif isinstance(outcome, Finished):
-            state = _terminated(old.get(name), now, ready=False) if not outcome.code else _ended_badly(outcome, now)
+            bad = _ended(outcome.code, _message(container, outcome.left, outcome.message), now)
+            state = {"state": {"terminated": bad}, "ready": False, "started": False}
+            state = state if outcome.code else _terminated(old.get(name), now, ready=False)
         elif name in outcome.crashed:
-            state = _crashed(_Crash(name, outcome.crashed[name], outcome.codes.get(name, 1), *counts), old.get(name), now)
+            message = _message(container, outcome.left.get(name, ""), outcome.crashed[name])
+            state = _crashed(_Crash(name, message, outcome.codes.get(name, 1), *counts), old.get(name), now)
         else:
             state = _running(old.get(name), now, ready=name not in outcome.unready)
         found.append(_container(pod, container, state, old.get(name), restarts.get(name, 0)))
@@ -236,9 +270,14 @@ def _terminated(old: Json | None, now: str, *, ready: bool = True) -> Json:
     return {"state": {"terminated": ended}, "ready": ready, "started": False}
 
 
-def _ended_badly(outcome: Finished, now: str) -> Json:
-    ended = {"exitCode": outcome.code, "reason": "Error", "message": outcome.message, "startedAt": now, "finishedAt": now}
-    return {"state": {"terminated": ended}, "ready": False, "started": False}
+def _message(container: Json, left: str, log: str) -> str:
+    """What the status says of a container that has ended with an error."""
+    return left or (log if container.get("terminationMessagePolicy") == _FROM_LOG else "")
+
+
+def _ended(code: int, message: str, now: str) -> Json:
+    ended: Json = {"exitCode": code, "reason": "Error", "startedAt": now, "finishedAt": now}
+    return {**ended, "message": message} if message else ended
 
 
 @dataclass(frozen=True)
@@ -253,7 +292,7 @@ class _Crash:
 
 
 def _crashed(crash: _Crash, old: Json | None, now: str) -> Json:
-    last = {"exitCode": crash.code, "reason": "Error", "message": crash.message, "startedAt": now, "finishedAt": now}
+    last = _ended(crash.code, crash.message, now)
     known = old or {}
     if known.get("restartCount") == crash.restarts and "running" not in known["state"]:
         # It has been told already that it has ended.

@@ -1,13 +1,16 @@
 """The sandbox of one pod on a simulated machine: namespaces that its containers share, with folders at paths of their own.
 
-As a pod with ``shareProcessNamespace``: its containers see each other's processes and nobody else's. Its root folder is the
-machine's, with what the pod mounts beside: nothing is made on the machine that all this runs on. A process that does nothing
-keeps it, as the pause container does; whoever ends that ends all that runs inside.
+As a pod with ``shareProcessNamespace``: its containers see each other's processes and nobody else's. A pod with ``hostPID`` sees
+a process without a command line before all others, as a node's kernel threads are, and of the node's processes no more than
+that. Its root folder is the machine's, with what the pod mounts beside: nothing is made on the machine that all this runs on. A
+process keeps it that does nothing but reap what has lost its parent, as the pause container does; whoever ends that ends all
+that runs inside.
 """
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sandbox.cluster.gpu_host import children
@@ -17,19 +20,22 @@ from sandbox.system.files import make_folder
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from sandbox.cluster.gpu_host import GpuHost
 
 _READY: Final = "ready"
 _READY_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.002
-# $1: an empty folder; then pairs of folder and path in the pod. Where a path leads below a link of the new root it is a path of
-# the machine, whose folders below /run are its own.
+# Reaps whatever has lost its parent: what has ended and is not reaped is a process without a command line.
+_REAP: Final = "while :; do sleep 3600 & wait $!; done"
+# $1: an empty folder; $2: whether there is to be a process without a command line, which is one that its parent never reaps; then
+# pairs of folder and path in the pod. Where a path leads below a link of the new root it is a path of the machine, whose folders
+# below /run are its own.
 _PAUSE: Final = f"""
 set -eu
 root=$1
-shift
+test "$2" = "" || (: & exec sleep infinity) &
+shift 2
 mount -t tmpfs -o mode=755 pod "$root"
 mkdir "$root/.under"
 mount --rbind / "$root/.under"
@@ -40,8 +46,9 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 echo {_READY}
-exec chroot "$root" sleep infinity
+exec chroot "$root" sh -c '{_REAP}'
 """
+
 # What looks for processes finds those of the pod.
 _OWN_PROC: Final = 'mount -t proc proc /proc && exec "$@"'
 
@@ -49,7 +56,9 @@ _OWN_PROC: Final = 'mount -t proc proc /proc && exec "$@"'
 class PodSandbox:
     """A pod's namespaces."""
 
-    def __init__(self, host: GpuHost, folder: Path, mounts: Mapping[str, Path], mark: Mapping[str, str]) -> None:
+    def __init__(
+        self, host: GpuHost, folder: Path, mounts: Mapping[str, Path], mark: Mapping[str, str], *, nameless: bool = False
+    ) -> None:
         """Make them.
 
         Args:
@@ -57,6 +66,7 @@ class PodSandbox:
             folder: for the sandbox alone.
             mounts: path in the pod -> folder.
             mark: variables by which the project knows its processes.
+            nameless: whether there is to be a process without a command line before all others.
 
         Raises:
             SandboxError: where that is not possible.
@@ -66,7 +76,7 @@ class PodSandbox:
         log.unlink(missing_ok=True)
         pairs = [word for path, source in mounts.items() for word in (source, path)]
         unshare = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
-        argv = [*unshare, "sh", "-c", _PAUSE, "pod", make_folder(folder / "root"), *pairs]
+        argv = [*unshare, "sh", "-c", _PAUSE, "pod", make_folder(folder / "root"), "nameless" if nameless else "", *pairs]
         self._pause = host.start(argv, log, environment=mark)
         self._pid = self._ready(log)
 
@@ -95,6 +105,11 @@ class PodSandbox:
         """Whether it is there."""
         return self._pause.poll() is None
 
+    def left_over(self) -> dict[int, tuple[str, ...]]:
+        """Process -> command line of what runs here although whoever started it has ended, such as a daemon."""
+        found = {pid: _command_line(pid) for pid in children(self._pid)}
+        return {pid: tuple(words) for pid, words in found.items() if words and words[0] != "sleep"}
+
     def end(self) -> None:
         """End it, and all that runs in it."""
         self._pause.kill()
@@ -113,6 +128,14 @@ class PodSandbox:
                 message = f"{log.parent}: the sandbox of a pod cannot be made: {said.strip()}"
                 raise SandboxError(message, "See sandbox/machines/pod_sandbox.py for what it needs.")
             time.sleep(_POLL_SECONDS)
+
+
+def _command_line(pid: int) -> list[str]:
+    """Empty where the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
 
 
 def _container(argv: Sequence[str | Path]) -> list[str | Path]:

@@ -96,11 +96,16 @@ class RealPrograms:
         if node is not None:
             node.stop_plugin()
 
-    def switch_mps(self, machine: Machine, *, on: bool) -> None:
-        """Tell the MPS daemon's stand-in."""
+    def serve_mps(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Crash | None:
+        """See that mps-control-daemon runs."""
+        node = self._nodes.get(machine.node)
+        return None if node is None else node.serve_mps(loaded, environment)
+
+    def stop_mps(self, machine: Machine) -> None:
+        """Tell mps-control-daemon to end."""
         node = self._nodes.get(machine.node)
         if node is not None:
-            node.switch_mps(machine.mps_replicas or 1 if on else None)
+            node.stop_mps()
 
     def check_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
         """Run nvidia-mig-parted."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sandbox.machines import device_plugin, gfd, mig_parted
 from sandbox.machines.config_manager import ConfigManager
+from sandbox.machines.device_plugin import Crash
 from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS
 from sandbox.machines.mig_parted import MigPartedError
 from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sandbox.machines.device_plugin import Advertised, Crash
+    from sandbox.machines.device_plugin import Advertised
     from sandbox.machines.gfd import Labels
     from sandbox.machines.machine import Loaded, Machine
     from sandbox.machines.node_programs import ConfigRequest, Configured
@@ -81,10 +82,22 @@ class RuledPrograms:
     def stop_serving(self, machine: Machine) -> None:
         """Nothing runs."""
 
-    def switch_mps(self, machine: Machine, *, on: bool) -> None:
-        """Change the record."""
-        mode = EXCLUSIVE_PROCESS if on else DEFAULT_MODE
-        machine.gpus = tuple(replace(gpu, compute_mode=mode) for gpu in machine.gpus)
+    def serve_mps(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Crash | None:
+        """Serve what it has read, or end."""
+        answer = device_plugin.mps_daemon(_config(loaded), environment.get(_STRATEGY), loaded.gpus)
+        self._switch_mps(machine, answer if isinstance(answer, int) else None)
+        return answer if isinstance(answer, Crash) else None
+
+    def stop_mps(self, machine: Machine) -> None:
+        """Give the GPUs back."""
+        self._switch_mps(machine, None)
+
+    @staticmethod
+    def _switch_mps(machine: Machine, replicas: int | None) -> None:
+        before, machine.mps_replicas = machine.mps_replicas, replicas
+        if (replicas is None) != (before is None):
+            mode = DEFAULT_MODE if replicas is None else EXCLUSIVE_PROCESS
+            machine.gpus = tuple(replace(gpu, compute_mode=mode) for gpu in machine.gpus)
 
     def run_pod(self, machine: Machine, request: PodRequest) -> Outcome | None:
         """Nothing runs."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).resolve().parents[1] / "programs"
 LANGUAGE_HOST: Final = "pulumi-language-python"
 WHOLE_ENGINE: Final = "pulumi-whole"
+OLDER_PLUGIN: Final = "device-plugin-v0.17"
 _CLUSTER: Final = "kubernetes"
 _OWN: Final = "gpu-pools.invalid/sandbox/"
 
@@ -136,13 +137,14 @@ _KUBE_STATE: Final = "k8s.io/kube-state-metrics/v2"
 _CNI: Final = "github.com/containernetworking/plugins"
 
 
-def _device_plugin(minor: str, graph: str, seconds: float) -> Program:
-    """GPU feature discovery and the device plugin, which come from one module."""
+def _device_plugin(minor: str, graph: str, seconds: float, *more: str) -> Program:
+    """GPU feature discovery, the device plugin and its MPS daemon, which come from one module; and more of its programs."""
+    names = ("gpu-feature-discovery", "nvidia-device-plugin", "mps-control-daemon", *more)
     return Program(
         name=f"device-plugin-{minor}",
         graph=graph,
         module=_DEVICE_PLUGIN,
-        packages={name: f"{_DEVICE_PLUGIN}/cmd/{name}" for name in ("gpu-feature-discovery", "nvidia-device-plugin")},
+        packages={name: f"{_DEVICE_PLUGIN}/cmd/{name}" for name in names},
         version_symbol=f"{_DEVICE_PLUGIN}/internal/info.version",
         seconds=seconds,
         cgo=True,
@@ -184,7 +186,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         seconds=2,
         seconds_first=40,
     ),
-    _device_plugin("v0.19", _CLUSTER, 14),
+    _device_plugin("v0.19", _CLUSTER, 16),
     _pulumi("pulumi", 80, _NOT_FOR_THE_SANDBOX),
     Program(
         name="helm",
@@ -231,8 +233,9 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         seconds=4,
         cgo=True,
     ),
-    # The rest is made when somebody asks for it. For comparing with an older one only:
-    _device_plugin("v0.17", "device-plugin-v0.17", 40),
+    # The rest is made when somebody asks for it. For comparing with an older one, and for nodes whose operator brings an older
+    # one: its config-manager is that of v0.17.0 to v0.18.1.
+    _device_plugin("v0.17", OLDER_PLUGIN, 42, "config-manager"),
     # For programs that use the components from YAML.
     Program(
         name="pulumi-language-yaml",

@@ -24,6 +24,7 @@ class Tools:
         kubernetes_plugin: the real Kubernetes provider when this machine has it.
         openstack_plugin: the real OpenStack provider when this machine has it.
         gpu_operator: the real GPU operator, where one was looked for and is there.
+        newest_config_manager: config-manager of k8s-device-plugin v0.20.0 or newer, where somebody has named one.
         nvml: the simulated libnvidia-ml.so.1; None where the nodes are not to run the programs of GPU nodes.
         origin: tool -> "PATH", "KUBEBUILDER_ASSETS", "downloaded", "built" or "cache".
     """
@@ -38,11 +39,13 @@ class Tools:
     nfd_worker: Path = Path("nfd-worker")
     gpu_feature_discovery: Path = Path("gpu-feature-discovery")
     nvidia_device_plugin: Path = Path("nvidia-device-plugin")
+    mps_control_daemon: Path = Path("mps-control-daemon")
     nvidia_mig_parted: Path = Path("nvidia-mig-parted")
     config_manager: Path = Path("config-manager")
     kubernetes_plugin: Path | None = None
     openstack_plugin: Path | None = None
     gpu_operator: GpuOperator | None = None
+    newest_config_manager: Path | None = None
     nvml: Path | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
@@ -101,12 +104,13 @@ SEARCHES: Final[tuple[Search, ...]] = (
     Search("nfd_worker", "nfd-worker", "nfd", ("-version",), _same_major_from(17), "0.17 or newer", made_only=True),
     Search("gpu_feature_discovery", "gpu-feature-discovery", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
     Search("nvidia_device_plugin", "nvidia-device-plugin", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
+    Search("mps_control_daemon", "mps-control-daemon", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
     Search("nvidia_mig_parted", "nvidia-mig-parted", "mig-parted", _VERSION_FLAG, _same_major_from(10), "0.10 or newer"),
     Search("config_manager", "config-manager", "config-manager", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
 )
 TOOLS: Final[tuple[str, ...]] = tuple(search.tool for search in SEARCHES)
 GPU_TOOLS: Final[frozenset[str]] = frozenset(
-    {"gpu_feature_discovery", "nvidia_device_plugin", "nvidia_mig_parted", "config_manager"}
+    {"gpu_feature_discovery", "nvidia_device_plugin", "mps_control_daemon", "nvidia_mig_parted", "config_manager"}
 )
 """What runs on a GPU node; sandbox.cluster.node_tools says where they can."""
 NODE_PROGRAMS: Final = "GPU_POOLS_NODE_PROGRAMS"

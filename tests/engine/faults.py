@@ -14,9 +14,11 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.verifier.mps_daemons import read_processes
 from sandbox.nvml import simulated
 from sandbox.system import processes
 from tests.engine.fleet import CONFIG_LABEL, CONFIG_MAP, Fleet, ignored
+from tests.sandbox.machines import mps
 from tests.sandbox.machines.plugins import Plugin, listing
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 _DEFAULT, _PROHIBITED, _EXCLUSIVE_PROCESS = 0, 2, 3
 _FORBIDDEN, _NOT_LOADED, _NO_LIBRARY, _LOST, _MISMATCH = 4, 9, 12, 15, 18
 _PLUGIN_RETRY_SECONDS: Final = 40
-_MPS_DAEMON: Final = "mps-daemon"
 _OWN_DAEMON: Final = "host/proc/4711"
 _JOB: Final = simulated.Process(4242, 512, "/usr/bin/python3")
 _SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
@@ -84,23 +85,28 @@ def _everywhere(function: str, **what: Any) -> Callable[[simulated.Machine], sim
 
 
 def _mps_dies(fleet: Fleet, node: str) -> Callable[[], object]:
-    """The daemon of the stand-in is a file; nothing tells its pod, as nothing tells a real one whose process hangs.
+    """Its process hangs: nothing tells its pod, nor the plugin.
 
-    Nor the plugin. But one that found no daemon when it started looks again 30 s later, whatever came meanwhile.
+    But a plugin that found no daemon when it started looks again 30 s later, whatever came meanwhile.
     """
     processes.wait_until(lambda: fleet.age(node, _PLUGIN) > _PLUGIN_RETRY_SECONDS, timeout=60, what="the plugin's second look")
-    mark = fleet.machine(node) / _MPS_DAEMON
-    limits = mark.read_text()
-    mark.unlink()
-    return lambda: mark.write_text(limits)
+    (daemon,) = read_processes(fleet.machine(node) / "host" / "proc").daemons
+    os.kill(daemon.pid, signal.SIGSTOP)
+    return lambda: os.kill(daemon.pid, signal.SIGCONT)
 
 
 def _mps_split(fleet: Fleet, node: str) -> Callable[[], object]:
-    """A daemon that was started for two clients."""
-    mark = fleet.machine(node) / _MPS_DAEMON
-    limits = mark.read_text()
-    mark.write_text("50.0\n7G\n")
-    return lambda: mark.write_text(limits)
+    """Somebody has set other limits in a daemon that runs."""
+    share = "get_default_active_thread_percentage"
+    memory = "get_default_device_pinned_mem_limit 0"
+    before = mps.asked(fleet.machine(node), share), mps.asked(fleet.machine(node), memory)
+    _limit(fleet, node, "50", "7G")
+    return lambda: _limit(fleet, node, *before)
+
+
+def _limit(fleet: Fleet, node: str, share: str, memory: str) -> None:
+    said = f"set_default_active_thread_percentage {share}\nset_default_device_pinned_mem_limit 0 {memory}\n"
+    assert mps.asked(fleet.machine(node), said) == ""
 
 
 def _own_mps(fleet: Fleet, node: str) -> Callable[[], object]:

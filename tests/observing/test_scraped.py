@@ -30,6 +30,7 @@ from tests.observing.on_nodes import Exporters
 from tests.observing.operator import Monitored, monitored
 from tests.observing.test_rules import gpu_labels, of_gpu, pod_labels, shown_pods, unit_labels
 from tests.sandbox.machines import test_verified_nodes as verified
+from tests.sandbox.machines.mps import name_process_rightly
 from tests.sandbox.machines.site import IMAGE, OPERATOR, Site, config_map, install, running
 from tests.tiers import at_night
 
@@ -96,6 +97,7 @@ def policy() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with running(tmp_path_factory.mktemp("scraped")) as here:
+        name_process_rightly(here.api)
         put(here.folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         for pool in PLAN.pools:
             hardware = Hardware(24, 220, pool.hardware.model.key, pool.hardware.product, pool.hardware.gpus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from sandbox.cluster.node_tools import NodeTools, as_json, obstacle, recorded
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import write_json
 from sandbox.system.progress import Progress
+from sandbox.toolchain import config_manager
 from sandbox.toolchain.tools import Tools
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ FOUND = Tools(
     nvidia_device_plugin=Path("/p/plugin"),
     nvidia_mig_parted=Path("/p/parted"),
     config_manager=Path("/p/manager"),
+    mps_control_daemon=Path("/p/mps"),
     nvml=Path("/l/libnvidia-ml.so.1"),
 )
 
@@ -47,8 +50,29 @@ def record(cluster: Path, tools: Tools) -> None:
 
 def test_what_was_found_is_read_back(tmp_path: Path) -> None:
     record(tmp_path, FOUND)
-    paths = ("/l/libnvidia-ml.so.1", "/p/gfd", "/p/plugin", "/p/parted", "/p/manager")
+    paths = ("/l/libnvidia-ml.so.1", "/p/gfd", "/p/plugin", "/p/parted", "/p/manager", "/p/mps")
     assert recorded(tmp_path) == NodeTools(*map(Path, paths))
+    newest = Path("/n/config-manager")
+    record(tmp_path, replace(FOUND, newest_config_manager=newest))
+    assert recorded(tmp_path) == NodeTools(*map(Path, paths), newest)
+
+
+def test_a_record_of_a_sandbox_that_did_not_know_the_mps_daemon_has_rules(tmp_path: Path) -> None:
+    known = {key: value for key, value in as_json(FOUND).items() if key != "mpsDaemon"}
+    write_json(tmp_path / "cluster.json", {node_tools.RECORD: known})
+    assert isinstance(recorded(tmp_path), str)
+
+
+def test_a_config_manager_that_is_named_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(config_manager.VARIABLE, raising=False)
+    assert config_manager.find() is None
+    program = tmp_path / "config-manager"
+    program.write_text("#!/bin/sh\n")
+    monkeypatch.setenv(config_manager.VARIABLE, str(program))
+    with pytest.raises(SandboxError, match="is no program"):
+        config_manager.find()
+    program.chmod(0o755)
+    assert config_manager.find() == program.resolve()
 
 
 def test_rules_can_be_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

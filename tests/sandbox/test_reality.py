@@ -61,7 +61,7 @@ def test_what_plays_off_the_internet(monkeypatch: pytest.MonkeyPatch, sandbox: S
     assert line(monkeypatch, sandbox, api, "aks") == (
         "Real: Pulumi, Kubernetes, helm, nfd-master, nfd-worker, NVIDIA's programs on the nodes. "
         "Stand-ins: Azure, Kubernetes plugin, chart gpu-operator, chart node-feature-discovery, GPU operator, kubelets, GPUs, "
-        "MPS daemon (docs/what-is-real.md)."
+        "MPS control program (docs/what-is-real.md)."
     )
 
 
@@ -87,7 +87,7 @@ def test_what_plays_where_all_can_be_had(monkeypatch: pytest.MonkeyPatch, sandbo
     assert line(monkeypatch, sandbox, api, "magnum") == (
         "Real: Pulumi, Kubernetes, helm, nfd-master, nfd-worker, Keystone and Magnum, openstack plugin, Kubernetes plugin, "
         "chart gpu-operator, chart node-feature-discovery, GPU operator v26.7.0, NVIDIA's programs on the nodes, "
-        "1 of the nodes. Stand-ins: OpenStack's compute, the other kubelets, GPUs, MPS daemon (docs/what-is-real.md)."
+        "1 of the nodes. Stand-ins: OpenStack's compute, the other kubelets, GPUs, MPS control program (docs/what-is-real.md)."
     )
 
 

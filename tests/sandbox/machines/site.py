@@ -16,6 +16,7 @@ from sandbox.cluster import control_plane as cluster
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.node_tools import find_platform_tools
+from sandbox.machines import container_logs
 from sandbox.system import processes
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
@@ -127,13 +128,14 @@ class Site:
         ]
 
     def waiting(self, app: str, node: str = "gpu0") -> list[str]:
-        """Last words of the crashing containers of a program's pods."""
-        statuses = [pod["status"] for pod in self.pods(app, node)]
-        items = [
-            item for status in statuses for key in ("containerStatuses", "initContainerStatuses") for item in status.get(key, [])
-        ]
-        crashing = [item for item in items if item["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"]
-        return [item["lastState"]["terminated"]["message"] for item in crashing]
+        """Last words of the crashing containers of a program's pods, as `kubectl logs --previous` would show them."""
+        found = []
+        for pod in self.pods(app, node):
+            logs = container_logs.folder_of(self.folder / "machines" / node, pod)
+            items = [item for key in ("containerStatuses", "initContainerStatuses") for item in pod["status"].get(key, [])]
+            crashing = [item for item in items if item["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"]
+            found += [(logs / f"{item['name']}.log").read_text().rpartition("\nended with ")[0] for item in crashing]
+        return found
 
     def story(self) -> str:
         """What a failed wait is to be understood by."""

@@ -19,6 +19,7 @@ from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.machines.ending import ENDS_AFTER, NEVER
 from sandbox.nvml import simulated, state
 from sandbox.system import processes
+from tests.sandbox.machines.mps import name_process_rightly
 from tests.sandbox.machines.site import IMAGE, OPERATOR, POLICY, Site, install, running, workload
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ REAL = pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stan
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("machines")
     with running(folder) as here:
+        name_process_rightly(here.api)
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         put(folder, MachineGroup("gpu", "gpu", 1, A100, labels=AKS, taints=[SKU], driver_preinstalled=True))
         install(here.api, SPEC, CONFIGS, LAYOUTS)

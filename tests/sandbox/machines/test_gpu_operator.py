@@ -133,6 +133,16 @@ def test_a_named_configuration_brings_the_config_manager() -> None:
     assert not any(volume["name"] == "config" for volume in without["volumes"])
 
 
+def test_config_manager_looks_for_the_mps_daemon_by_another_name_than_its_own() -> None:
+    """As the asset of gpu-operator v25.3 to v26.7 has it."""
+    found = pod(MPS, devicePlugin=CONFIG)
+    daemon, manager = found["containers"]
+    assert daemon["command"] == ["mps-control-daemon"]
+    signalled = next(item["value"] for item in manager["env"] if item["name"] == "PROCESS_TO_SIGNAL")
+    assert signalled == "/usr/bin/mps-control-daemon"
+    assert "terminationMessagePolicy" not in manager
+
+
 def test_where_operands_may_run() -> None:
     tolerations = [{"key": "sku", "operator": "Exists"}]
     mps = pod(MPS, daemonsets={"tolerations": tolerations})

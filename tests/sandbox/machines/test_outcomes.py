@@ -1,23 +1,25 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from sandbox.machines import objects
 from sandbox.machines.outcomes import Creating, Finished, InitCrash, InitWaiting, Outcome, Up, pod_address, pod_status
 
-if TYPE_CHECKING:
-    import pytest
-
+FROM_LOG = "FallbackToLogsOnError"
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
-def status(outcome: Outcome, old: dict[str, Any] | None = None, *, restarts: int = 0, backoff: float = 10) -> dict[str, Any]:
+def status(
+    outcome: Outcome, old: dict[str, Any] | None = None, *, restarts: int = 0, backoff: float = 10, policy: str = FROM_LOG
+) -> dict[str, Any]:
     pod = {
         "metadata": {"name": "pod", "uid": "u"},
         "spec": {
             "nodeName": "node",
-            "initContainers": [{"name": "i1"}, {"name": "i2"}],
-            "containers": [{"name": "c1"}, {"name": "c2"}],
+            "initContainers": [{"name": name, "terminationMessagePolicy": policy} for name in ("i1", "i2")],
+            "containers": [{"name": name, "terminationMessagePolicy": policy} for name in ("c1", "c2")],
         },
         "status": old or {"phase": "Pending", "conditions": [SCHEDULED]},
     }
@@ -85,6 +87,34 @@ def test_what_an_init_container_said_is_kept_while_it_tries_again() -> None:
     again = status(InitWaiting("i1"), old=first, restarts=1)["initContainerStatuses"][0]
     assert list(again["state"]) == ["running"]
     assert (again["lastState"]["terminated"]["message"], again["restartCount"]) == ("it differs", 1)
+
+
+@pytest.mark.parametrize("outcome", [Up({"c2": "it broke"}), InitCrash("i2", "it broke"), Finished("Error", "it broke", 1)])
+def test_the_log_of_a_container_is_in_its_status_only_where_its_policy_says_so(outcome: Outcome) -> None:
+    ended = [last_end(status(outcome, policy=policy)) for policy in ("File", FROM_LOG)]
+    assert ["message" in one for one in ended] == [False, True]
+    assert {one["exitCode"] for one in ended} == {1}
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Up({"c2": "a line of the log"}, left={"c2": "it broke"}),
+        InitCrash("i2", "a line of the log", left="it broke"),
+        Finished("Error", "a line of the log", 1, left="it broke"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["File", FROM_LOG])
+def test_what_a_container_leaves_for_it_is_in_its_status(outcome: Outcome, policy: str) -> None:
+    assert last_end(status(outcome, policy=policy))["message"] == "it broke"
+
+
+def last_end(found: dict[str, Any]) -> dict[str, Any]:
+    """How the last container that has ended with an error has ended."""
+    items = [*found["initContainerStatuses"], *found["containerStatuses"]]
+    ends = [item["state"].get("terminated") or (item.get("lastState") or {}).get("terminated") for item in items]
+    last: dict[str, Any] = [end for end in ends if end and end["exitCode"]][-1]
+    return last
 
 
 def test_pods_that_really_listen_have_an_address_to_listen_on() -> None:

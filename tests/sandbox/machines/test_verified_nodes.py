@@ -18,6 +18,7 @@ from gpu_pools.verifier import archive
 from sandbox.cluster import node_tools
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from tests.granted import RBAC, grant
+from tests.sandbox.machines.mps import name_process_rightly
 from tests.sandbox.machines.site import IMAGE, Site, install, running
 from tests.sandbox.unprivileged import hold_in_user_namespaces
 
@@ -78,6 +79,7 @@ SPEC: dict[str, Any] = {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("verified")
     with running(folder) as here:
+        name_process_rightly(here.api)
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         for name, planned in POOLS.items():
             hardware = Hardware(24, 220, planned.hardware.model.key, planned.hardware.product, planned.hardware.gpus)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
-from sandbox.nvml import from_tables, state
+from sandbox.nvml import from_tables, simulated, state
 from sandbox.system.errors import SandboxError
 from tests.sandbox.unprivileged import WITHOUT_RIGHTS, hold_in_user_namespaces
 
@@ -167,7 +167,7 @@ def test_nothing_outlives_whoever_made_the_node(library: Path, tmp_path: Path) -
 import sys, time
 from pathlib import Path
 from sandbox.cluster.gpu_host import GpuHost
-from sandbox.nvml import from_tables, state
+from sandbox.nvml import from_tables, simulated, state
 host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), from_tables.machine_state("t4-16gb", "Tesla T4", 1))
 host.start(["sleep", "73.125"], Path({str(tmp_path / "log")!r}))
 host.start(["sh", "-c", "setsid sleep 74.125 & wait"], Path({str(tmp_path / "log")!r}))
@@ -190,7 +190,7 @@ def test_a_signal_to_the_group_of_whoever_made_the_node_does_not_reach_it(librar
 import os, signal, time
 from pathlib import Path
 from sandbox.cluster.gpu_host import GpuHost
-from sandbox.nvml import from_tables, state
+from sandbox.nvml import from_tables, simulated, state
 signal.signal(signal.SIGTERM, lambda *_: None)
 host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), from_tables.machine_state("t4-16gb", "Tesla T4", 1))
 process = host.start(["sleep", "75.125"], Path({str(tmp_path / "log")!r}))
@@ -212,7 +212,7 @@ def test_without_the_right_to_mount_it_says_so_and_which_setting_of_the_kernel_k
 from pathlib import Path
 from sandbox.system.errors import SandboxError
 from sandbox.cluster.gpu_host import GpuHost, obstacle
-from sandbox.nvml import from_tables, state
+from sandbox.nvml import from_tables, simulated, state
 print(obstacle())
 try:
     GpuHost(Path({str(tmp_path)!r}), Path({str(library)!r}), from_tables.machine_state("t4-16gb", "Tesla T4", 1))
@@ -239,3 +239,19 @@ def test_a_state_folder_that_cannot_be_made_is_a_plain_error(library: Path, tmp_
     (tmp_path / "file").write_text("")
     with pytest.raises(SandboxError, match="file"):
         GpuHost(tmp_path / "file", library, MIG_ON)
+
+
+@pytest.mark.parametrize(("mode", "number"), [("EXCLUSIVE_PROCESS", 3), ("PROHIBITED", 2), ("DEFAULT", 0)])
+def test_nvidia_smi_sets_the_compute_mode_of_one_gpu(host: GpuHost, mode: str, number: int) -> None:
+    first, second = host.machine.gpus
+    done = host.run(("nvidia-smi", "-i", first.uuid, "-c", mode), seconds=20)
+    assert done.returncode == 0, done.stderr
+    assert [gpu.compute_mode for gpu in host.machine.gpus] == [number, second.compute_mode]
+
+
+def test_nvidia_smi_sets_no_compute_mode_where_there_is_none(host: GpuHost) -> None:
+    assert host.run(("nvidia-smi", "-i", "GPU-none", "-c", "DEFAULT"), seconds=20).returncode == 6
+    gpu = host.machine.gpus[0]
+    host.show(replace(host.machine, gpus=(simulated.partitioned(gpu, [("1g.10gb", 0)]),)))
+    assert host.run(("nvidia-smi", "-i", gpu.uuid, "-c", "EXCLUSIVE_PROCESS"), seconds=20).returncode == 3
+    assert [one.compute_mode for one in host.machine.gpus] == [0]

@@ -16,7 +16,7 @@ from sandbox.cluster.machine_groups import Hardware, MachineGroup
 from sandbox.cluster.node_tools import NodeTools
 from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.gfd import Driver, Labels
-from sandbox.machines.gpu import EXCLUSIVE_PROCESS, new_gpus, with_layout
+from sandbox.machines.gpu import new_gpus, with_layout
 from sandbox.machines.machine import PREINSTALLED_DRIVER, Loaded, Machine
 from sandbox.machines.node_programs import LayoutRequest
 from sandbox.machines.outcomes import InitCrash, Up
@@ -115,7 +115,8 @@ class Site:
 @pytest.fixture(scope="module")
 def tools(library: Path, plugins: Mapping[str, Path], mig_parted: Path, config_manager: Path) -> NodeTools:
     folder = plugins["0.19"]
-    return NodeTools(library, folder / "gpu-feature-discovery", folder / "nvidia-device-plugin", mig_parted, config_manager)
+    programs = [folder / name for name in ("gpu-feature-discovery", "nvidia-device-plugin")]
+    return NodeTools(library, *programs, mig_parted, config_manager, folder / "mps-control-daemon")
 
 
 @pytest.fixture
@@ -243,20 +244,16 @@ def _after(gpu: simulated.Gpu, event: simulated.Event) -> simulated.Gpu:
     return replace(gpu, events=(event,))
 
 
-def test_a_plugin_waits_for_the_mps_daemon_no_longer_than_it_must(site: Site) -> None:
+def test_a_plugin_without_an_mps_daemon_waits(site: Site) -> None:
     on, environment = site.add(machine("n", T4)), {"MPS_ROOT": "/run/nvidia/mps"}
     what = loaded(MPS, on, "pod")
     log = site.folder / "n" / "plugin.log"
-    site.answer(lambda: site.programs.serve(on, what, environment), lambda _: log.exists() and "Retrying in" in log.read_text())
-    site.programs.switch_mps(on, on=True)
-    found = site.served(on, what, {GPU: 10}, **environment)
-    assert found.one_per_request == {GPU}
-    assert [gpu.compute_mode for gpu in on.gpus] == [EXCLUSIVE_PROCESS]
-    processes = site.folder / "n" / "host" / "proc"
-    assert [len(read_processes(processes).daemons), read_processes(processes).complete] == [1, True]
-    site.programs.switch_mps(on, on=False)
-    site.answer(lambda: on.gpus, lambda gpus: gpus[0].compute_mode != EXCLUSIVE_PROCESS)
-    assert [len(read_processes(processes).daemons), read_processes(processes).complete] == [0, True]
+    found = site.answer(
+        lambda: site.programs.serve(on, what, environment), lambda _: log.exists() and "Retrying in" in log.read_text()
+    )
+    assert found == Advertised({})
+    seen = read_processes(site.folder / "n" / "host" / "proc")
+    assert (len(seen.daemons), seen.complete) == (0, True)
 
 
 # --- gpu-feature-discovery --------------------------------------------------------------------------------
@@ -389,7 +386,7 @@ def test_a_failed_init_container_tells_why_and_is_tried_again_when_that_is_asked
     script = "echo x >> /run/here/own/tries; test $(wc -l < /run/here/own/tries) = 2 && exit 0; "
     script += 'echo "$GREETING" > /run/here/last-words; exit 3'
     crash = site.answer(lambda: site.programs.run_pod(on, asked(script)), lambda found: isinstance(found, InitCrash))
-    assert crash == InitCrash("first", "hello", 3)
+    assert crash == InitCrash("first", "", 3, left="hello")
     assert site.programs.run_pod(on, asked(script, attempt=1)) != crash
     site.answer(lambda: site.programs.run_pod(on, asked(script, attempt=1)), lambda found: found == Up())
     assert (site.folder / "n" / "host" / "srv" / "own" / "tries").read_text() == "x\nx\n"
@@ -401,7 +398,7 @@ def test_volumes_follow_their_source_and_a_container_that_ends_says_so(site: Sit
     site.answer(lambda: site.programs.run_pod(on, asked(main=main)), lambda found: found == Up())
     changed = asked(main=main, volumes={"files": {"text": b"two"}})
     ended = site.answer(lambda: site.programs.run_pod(on, changed), lambda found: found != Up())
-    assert ended == Up({"main": "seen"}, {"main": 7})
+    assert ended == Up({"main": ""}, {"main": 7}, left={"main": "seen"})
 
 
 def test_a_container_is_ready_when_it_answers(site: Site) -> None:
@@ -436,14 +433,3 @@ def test_pods_that_are_not_kept_end_and_leave_nothing(site: Site) -> None:
 def _sleeping() -> bool:
     found = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
     return b"sleep\x00600.25\x00" in set(found)
-
-
-def test_the_mps_daemon_tells_its_split(site: Site) -> None:
-    on = site.add(machine("n", A100))
-    on.mps_replicas = 3
-    site.programs.switch_mps(on, on=True)
-    site.answer(lambda: on.gpus, lambda gpus: gpus[0].compute_mode == EXCLUSIVE_PROCESS)
-    ask = "for what in get_default_active_thread_percentage 'get_default_device_pinned_mem_limit 1'; "
-    ask += "do echo $what | nvidia-cuda-mps-control >> /run/here/last-words; done; exit 1"
-    crash = site.answer(lambda: site.programs.run_pod(on, asked(ask)), lambda found: isinstance(found, InitCrash))
-    assert crash == InitCrash("first", "33.0\n26G", 1)
