@@ -5,8 +5,9 @@ Before a new MPS configuration is written, in previews too, the cluster is asked
 replicas. A cluster that cannot be asked stops nothing; the deploy warns that it was not asked.
 
 The policy corrects pods when they are created. Pods of the MPS daemon that are older than it serve nothing, so once it is in
-force they are deleted, one after the other, and their DaemonSet makes new ones. That is written down in a ConfigMap by the uid of
-the policy: a deploy that is interrupted does it again, and one that finds it done asks nothing.
+force they are deleted, one after the other, and their DaemonSet makes new ones. That is written down in a ConfigMap by the uids
+of the policy and its binding: a deploy that is interrupted does it again, so does one that finds one of them made anew, and one
+that finds it done asks nothing.
 """
 
 import asyncio
@@ -84,7 +85,7 @@ def signal_policy(
     done = ConfigMap(
         f"{name}-mps-signal-done",
         metadata={"name": POLICY, "namespace": OPERATOR_NAMESPACE},
-        data=policy.metadata.apply(lambda made: {"policy": made.uid or ""}),
+        data={"policy": _uid(policy.metadata), "binding": _uid(bound.metadata)},
         opts=child_options(
             parent,
             opts,
@@ -93,6 +94,10 @@ def signal_policy(
         ),
     )
     return [bound, done]
+
+
+def _uid(metadata: pulumi.Output[Any]) -> pulumi.Output[str]:
+    return metadata.apply(lambda made: str(made.uid or ""))
 
 
 def asks_about_mps(name: str, plan: Plan, reached: Reached) -> pulumi.ResourceHookBinding | None:
