@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from sandbox.machines.node_programs import ConfigRequest
     from sandbox.machines.plugin_release import PluginRelease
 
+#: The program in whose place a shell is signalled.
+SHELL: Final = "gpu-feature-discovery"
 #: The node's folder for pipes of MPS, below the machine's folder, where the pods that mount it find it.
 MPS_FOLDER: Final = "host/run/nvidia/mps"
 _SECONDS: Final = 60.0
@@ -91,7 +93,7 @@ class ConfigPod:
         do: Callable[[Callable[[], None]], object],
         wake: Callable[[], None],
         *,
-        stands_in: bool,
+        heard: Callable[[], int] | None = None,
     ) -> None:
         """Begin it.
 
@@ -102,17 +104,19 @@ class ConfigPod:
             host: gives the machine's namespaces; for the machine's thread only.
             do: has the machine's thread do something.
             wake: called when something has changed.
-            stands_in: whether a shell is to be signalled in place of the program.
+            heard: tells how often the program was signalled; None for one that cannot be asked.
         """
         self._request, self._programs, self._host, self._do, self._wake = request, programs, host, do, wake
         self._pipes = folder / MPS_FOLDER
         self._folder = make_folder(folder / "pods" / f"{request.pod}-config")
         self._stands_in, self._resumed = (
-            stands_in,
+            request.program == SHELL,
             request.read is not None and (self._folder / "config" / "config.yaml").is_symlink(),
         )
         #: What the program had read, where it starts anew with its daemon, which on a node it would not: shown until it is read.
-        self._held = {self._linked().removeprefix(f"{SOURCE}/"): request.read or ""} if self._resumed and not stands_in else {}
+        self._held = (
+            {self._linked().removeprefix(f"{SOURCE}/"): request.read or ""} if self._resumed and not self._stands_in else {}
+        )
         self._sandbox: PodSandbox | None = None
         self._sidecar: subprocess.Popen[bytes] | None = None
         self._initialized, self._init_message, self._init_code = self._resumed, "", 1
@@ -122,7 +126,7 @@ class ConfigPod:
         self._init_attempt, self._sidecar_attempt = request.init_restarts, request.sidecar_restarts
         self._files: Mapping[str, str] | None = None
         self._last_link, self._links = "", 0
-        self._heard: Callable[[], int] | None = None
+        self._heard = heard
         self._write()
         self._do(self._begin)
 
@@ -182,10 +186,6 @@ class ConfigPod:
     def program_has_read(self) -> None:
         """The program has read its configuration."""
         self._held = {}
-
-    def hears(self, signals: Callable[[], int]) -> None:
-        """Ask the program itself how often it was signalled."""
-        self._heard = signals
 
     def left_over(self) -> dict[int, tuple[str, ...]]:
         """Process -> command line of what its containers have left running here."""
@@ -282,7 +282,11 @@ class ConfigPod:
         return str(link.readlink()) if link.is_symlink() else ""
 
     def _text(self) -> str | None:
-        return Link(self._linked()).read(self._request.files)
+        return Link(self._linked()).read(self._shown())
+
+    def _shown(self) -> dict[str, str]:
+        """The files of the volume, with what the program had read in the place of its key."""
+        return {**self._request.files, **{key: text for key, text in self._held.items() if key in self._request.files}}
 
     def _signals(self) -> int:
         """Those that the shell has counted, or that the program says it has heard.
@@ -308,8 +312,7 @@ class ConfigPod:
 
     def _write(self) -> None:
         """The volumes, where they have changed."""
-        held = {key: text for key, text in self._held.items() if key in self._request.files}
-        if (files := {**self._request.files, **held}) != self._files:
+        if (files := self._shown()) != self._files:
             self._files = files
             write_volume(self._folder / "volume", files)
         for name, content in self._request.account.items():

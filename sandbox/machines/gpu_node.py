@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
 from sandbox.machines import gpu_state, process_list
 from sandbox.machines.config_manager import TARGET
-from sandbox.machines.config_pod import ConfigManagers, ConfigPod
+from sandbox.machines.config_pod import SHELL, ConfigManagers, ConfigPod
 from sandbox.machines.containers import PodRun
 from sandbox.machines.device_manager import DeviceManager
 from sandbox.machines.device_plugin import Advertised, Crash
@@ -68,9 +68,8 @@ _PASSED: Final = (
     *("MIG_STRATEGY", "FAIL_ON_INIT_ERROR", "DEVICE_ID_STRATEGY", "DEVICE_DISCOVERY_STRATEGY", "MPS_ROOT"),
     "CONFIG_FILE",
 )
-#: The names of the device plugin's process, and of the one that a shell stands in for when it is to be signalled.
+#: The name of the device plugin's process.
 _PLUGIN: Final = "nvidia-device-plugin"
-_GFD: Final = "gpu-feature-discovery"
 _INTERPRETER: Final = shlex.quote(str(Path(sys.executable).resolve()))
 _PYTHON: Final = f'#!/bin/sh\nexec {_INTERPRETER} "$@"\n'
 _CONTROL: Final = f'#!/bin/sh\nexec {_INTERPRETER} -I -S -B {shlex.quote(str(CONTROL))} "$@"\n'
@@ -289,6 +288,9 @@ class GpuNode:
         words = daemon.last_line
         return None if words is None else Crash(words, daemon.code)
 
+    def _mps_signals(self) -> int:
+        return self._mps.signals if self._mps is not None else 0
+
     def stop_mps(self) -> None:
         """End it, if there is one."""
         if self._mps is not None:
@@ -350,7 +352,7 @@ class GpuNode:
                 self._living,
                 self._errands.submit,
                 self._wake,
-                stands_in=request.program == _GFD,
+                heard=self._mps_signals if request.program == PROGRAM else None,
             )
         return pod.follow(request)
 
@@ -423,7 +425,7 @@ class GpuNode:
             process_list.begin(self._folder)
             _link(host.folder / "bin" / _PLUGIN, self._tools.plugin)
             _link(host.folder / "bin" / PROGRAM, self._tools.mps_daemon)
-            _link(host.folder / "bin" / _GFD, Path("/bin/sh"))
+            _link(host.folder / "bin" / SHELL, Path("/bin/sh"))
             self._manager = DeviceManager(host.outside(DEVICE_PLUGINS), self._wake)
             self._host = host
         return self._host

@@ -60,12 +60,13 @@ class MpsDaemon(ProgramLife):
     @property
     def has_read(self) -> bool:
         """Whether it has read its configuration."""
-        return _HAS_READ in self.said
+        return self.process is not None and _HAS_READ in self.said
 
     @property
     def signals(self) -> int:
         """How often it was told to read it again."""
-        return self.said.count(_HUNG_UP)
+        # Before it runs, the log is that of its forerunner.
+        return self.said.count(_HUNG_UP) if self.process is not None else 0
 
     def start(self, environment: Mapping[str, str]) -> None:
         """Start it."""
@@ -76,7 +77,6 @@ class MpsDaemon(ProgramLife):
             self.failure = str(error)
             self._wake()
             return
-        self._pod.hears(lambda: self.signals)
         self._pod.program_started(lambda: self.listens)
         self._watcher.start()
 

@@ -20,7 +20,7 @@ from sandbox.toolchain import plugin_releases, reach
 if TYPE_CHECKING:
     from pathlib import Path
 
-PROGRAMS = {name: f"/{name}" for name in ("library", "gfd", "plugin", "migParted", "configManager")}
+PROGRAMS = {name: f"/{name}" for name in ("library", "gfd", "plugin", "migParted", "configManager", "mpsDaemon")}
 OURS = {"gpu-pools/stand-in": "true"}
 
 

@@ -298,6 +298,8 @@ def test_jobs_finish_and_missing_mounts_are_told(site: Site) -> None:
     events = "/api/v1/namespaces/default/events"
     site.until(lambda: any(event["reason"] == "FailedMount" for event in site.api.list(events)["items"]))
     site.api.delete("/api/v1/namespaces/default/pods/mounts")
+    site.api.delete(f"{jobs}/job")
+    site.until(lambda: not site.api.list("/api/v1/namespaces/default/pods")["items"])
 
 
 @pytest.mark.sweep

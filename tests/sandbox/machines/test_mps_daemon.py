@@ -201,6 +201,41 @@ def test_the_key_of_nodes_without_a_label_is_what_a_daemon_reads(node: Node, cas
     settle(node, case, 4 if case.told or case.waits else 10, follows=case.told or case.waits)
 
 
+BORN = [
+    Case("v0.20.0", named=True),
+    Case("v0.20.0"),
+    Case("v0.17.4"),
+    Case("v0.20.0", named=True, rules=True),
+    Case("v0.17.4", rules=True),
+]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("case", BORN, ids=str)
+def test_nodes_of_two_pools_are_born_with_their_labels(node: Node, case: Case) -> None:
+    for count in (4, 10):
+        labels = {**AKS, "nvidia.com/device-plugin.config": f"mps{count}"}
+        name = f"by{count}-"
+        put(node.folder, MachineGroup(name, name, 1, A100, labels=labels, taints=[SKU], driver_preinstalled=True))
+    served = {4: 4, 10: 10} if case.told or case.waits else {4: None, 10: None}
+    offered = {count: {"gpu": str(2 * count)} if served[count] else {} for count in (4, 10)}
+
+    def as_expected() -> bool:
+        pods = all(node.pods(MPS, f"by{count}-0") for count in (4, 10))
+        now = {count: clients(node.folder / "machines" / f"by{count}-0") for count in (4, 10)} if pods else {}
+        return now == served and {count: node.offered(f"by{count}-0") for count in (4, 10)} == offered
+
+    node.until(as_expected)
+    time.sleep(LONG)
+    assert as_expected(), node.story()
+    # What ran ends, and starts again with what it had read.
+    node.kill_daemon()
+    node.boot()
+    node.until(as_expected)
+    time.sleep(LONG)
+    assert as_expected(), node.story()
+
+
 def settle(node: Node, case: Case, serves: int | None, *, follows: bool) -> None:
     """Wait until the daemon serves that, and config-manager is at peace, or has ended again and again."""
     node.until(lambda: node.serves() == serves)
