@@ -216,7 +216,7 @@ class Kubelet:
         changed = {key: value for key, value in status.items() if old.get(key) != value}
         if not changed:
             return
-        if words := last_words(outcome):
+        if words := last_words(pod, outcome):
             container_logs.keep(world.folder / "machines" / objects.node_of(pod), pod, words)
         path = f"/api/v1/namespaces/{objects.namespace(pod)}/pods/{objects.name(pod)}/status"
         world.store.wrote("pods", world.api.patch(path, {"metadata": {"uid": objects.uid(pod)}, "status": changed}))

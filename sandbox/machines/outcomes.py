@@ -108,8 +108,10 @@ def crashed(outcome: Outcome) -> frozenset[str]:
     return frozenset(outcome.crashed) if isinstance(outcome, Up) else frozenset()
 
 
-def last_words(outcome: Outcome) -> Mapping[str, tuple[int, str]]:
+def last_words(pod: Json, outcome: Outcome) -> Mapping[str, tuple[int, str]]:
     """Container -> exit code and last words of the log of each that has ended with an error."""
+    if isinstance(outcome, Finished) and outcome.code:
+        return {item["name"]: (outcome.code, outcome.message) for item in objects.containers(pod["spec"])}
     if isinstance(outcome, InitCrash):
         return {outcome.container: (outcome.code, outcome.message)}
     if isinstance(outcome, Up):

@@ -131,11 +131,15 @@ class Site:
         """Last words of the crashing containers of a program's pods, as `kubectl logs --previous` would show them."""
         found = []
         for pod in self.pods(app, node):
-            logs = container_logs.folder_of(self.folder / "machines" / node, pod)
             items = [item for key in ("containerStatuses", "initContainerStatuses") for item in pod["status"].get(key, [])]
             crashing = [item for item in items if item["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"]
-            found += [(logs / f"{item['name']}.log").read_text().rpartition("\nended with ")[0] for item in crashing]
+            found += [self.last_words(pod, item["name"]) for item in crashing]
         return found
+
+    def last_words(self, pod: dict[str, Any], container: str) -> str:
+        """The end of the log of a container that has ended with an error."""
+        logs = container_logs.folder_of(self.folder / "machines" / pod["spec"]["nodeName"], pod)
+        return (logs / f"{container}.log").read_text().rpartition("\nended with ")[0]
 
     def story(self) -> str:
         """What a failed wait is to be understood by."""

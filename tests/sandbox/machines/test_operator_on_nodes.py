@@ -293,14 +293,14 @@ def test_definitions_are_not_applied_without_the_right_nor_of_an_image_that_nobo
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
     site.api.create(jobs, {"metadata": {"name": "crds"}, "spec": {"backoffLimit": 0, "template": template}})
 
-    def messages() -> list[str]:
+    def failed() -> list[dict[str, Any]]:
         mine = [pod for pod in site.api.list(pods)["items"] if pod["metadata"]["name"].startswith("crds-")]
-        return [pod["status"].get("message", "") for pod in mine if pod["status"].get("phase") == "Failed"]
+        return [pod for pod in mine if pod["status"].get("phase") == "Failed"]
 
-    site.until(messages)
-    assert words in messages()[0]
+    site.until(failed)
+    assert words in site.last_words(failed()[0], "upgrade-crd")
     site.api.delete(f"{jobs}/crds")
-    site.until(lambda: not messages())
+    site.until(lambda: not failed())
 
 
 @pytest.mark.parametrize(
