@@ -24,7 +24,7 @@ Feature = Literal[
     "migManager.variants",
     "migManager.subsystems",
     "devicePlugin.mps",
-    "devicePlugin.mpsDefaultFirst",
+    "devicePlugin.defaultFirst",
     "devicePlugin.mpsMany",
     "devicePlugin.mpsSignal",
     "devicePlugin.anchored",

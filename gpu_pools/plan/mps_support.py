@@ -49,7 +49,7 @@ _ADOPTED: Final = (
 
 def mps_update_of(plugin: Version) -> MpsUpdate:
     """Tell how a version of the device plugin updates the MPS daemon."""
-    if plugin < since("devicePlugin.mpsDefaultFirst"):
+    if plugin < since("devicePlugin.defaultFirst"):
         return "restart"
     return "signal" if plugin >= since("devicePlugin.mpsSignal") else "never"
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.models import variant_of
 from gpu_pools.hardware.operands import overridden, parse_version, since, version_text
-from gpu_pools.stack.sharing import Mig, Mps
+from gpu_pools.rendering.startup_taint import refusal
+from gpu_pools.stack.sharing import Mig, Mps, TimeSlicing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +63,19 @@ def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: s
             )
     drivers = (*_driver(pool, sharing, settings, problems), *_minimum(pool, settings, problems))
     return [*warnings, *drivers, *_requests(sharing, settings)]
+
+
+def first_offer_warnings(pool: Pool, sharing: Sharing, settings: Settings) -> Iterator[str]:
+    """Warn where a pod that waits for a GPU may get a whole one from a new node: its device plugin serves the default first."""
+    version = parse_version(installed_operand(settings, "devicePlugin")[0] or "")
+    first = version is not None and version >= since("devicePlugin.defaultFirst")
+    if not (first and pool.autoscaled and isinstance(sharing, TimeSlicing | Mps)) or settings.verification.startup_taint:
+        return
+    strategy = "mps" if isinstance(sharing, Mps) else "time-slicing"
+    remedy = f"have them select nodes by nvidia.com/gpu.sharing-strategy={strategy}"
+    if not refusal(settings.cluster):
+        remedy = f"set gpu-pools:verification.startupTaint, or {remedy}"
+    yield f"a new node serves whole GPUs for a moment, and a pod that waits may get one (W50): {remedy}"
 
 
 def installed_operand(settings: Settings, operand: Operand) -> tuple[str | None, str]:

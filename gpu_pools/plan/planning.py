@@ -43,7 +43,7 @@ from gpu_pools.plan.generations import check_exchanges, with_generation
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.mps_support import check_mps_support
 from gpu_pools.plan.observed import check_observability
-from gpu_pools.plan.operand_checks import check_operands, refuses_two
+from gpu_pools.plan.operand_checks import check_operands, first_offer_warnings, refuses_two
 from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.rollouts import check_rollouts, rollout_warnings
@@ -255,6 +255,7 @@ def _pool_warnings(
     yield from declared_size_warnings(hardware)
     yield from declared_model_warnings(hardware.model)
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, settings)
+    yield from first_offer_warnings(pool, sharing, settings)
     yield from startup_taint_warnings(settings)
     yield from rollout_warnings(pool, settings)
     yield from adoption_warnings(pool, settings)

@@ -11,7 +11,7 @@ from gpu_pools.plan.mps_support import mps_update_of, needs_signal_policy
 from gpu_pools.text.errors import InvalidStackError, Problem
 from gpu_pools.verifier.node import _DEFAULT_FIRST
 
-from .stacks import aks, existing, plan_of
+from .stacks import GONE, aks, existing, plan_of
 
 MPS: Any = {"mps": {"replicas": 4}}
 
@@ -120,3 +120,31 @@ def test_what_the_user_must_know_of_a_pool_that_works(operator: Any, policy: boo
 def test_with_a_rollout_an_old_device_plugin_needs_no_warning() -> None:
     stack = existing({"rollout": {}}, sharing={"shared": MPS}, operator={"version": "v25.10.1"}, verification={})
     assert not any("W49" in warning for pool in plan_of(stack).pools for warning in pool.warnings)
+
+
+@pytest.mark.parametrize("sharing", [{"timeSlicing": {"replicas": 4}}, MPS], ids=["time-slicing", "mps"])
+@pytest.mark.parametrize(
+    ("plugin", "nodes", "verification", "warned"),
+    [
+        ("v0.20.0", {"min": 0, "max": 4}, {}, True),
+        ("v0.20.0", {"min": 0, "max": 4}, {"startupTaint": True}, False),
+        ("v0.20.0", None, {}, False),
+        ("v0.18.1", {"min": 0, "max": 4}, {}, False),
+    ],
+)
+def test_a_new_node_of_an_autoscaled_pool_serves_whole_gpus_first(
+    sharing: Any,
+    plugin: str,
+    nodes: Any,
+    verification: Any,
+    warned: bool,  # noqa: FBT001
+) -> None:
+    stack = aks(
+        {"nodes": nodes, "count": GONE} if nodes else None,
+        sharing={"shared": sharing},
+        cluster={"kubernetesVersion": "1.36"},
+        operator={"values": {"devicePlugin": {"version": plugin}}},
+        verification=verification,
+    )
+    (pool,) = plan_of(stack).pools
+    assert any("(W50)" in warning for warning in pool.warnings) is warned
