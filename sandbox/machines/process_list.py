@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = "host/proc"
 _KERNEL: Final = "2"
+#: Under which number earlier versions of the sandbox showed their stand-in of the daemon.
+_EARLIER: Final = "4242"
 _CONTROL: Final = "nvidia-cuda-mps-control\0-d\0"
 #: As systemd's driver of control groups names a pod's.
 _CGROUP: Final = "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{pod}.slice\n"
@@ -27,7 +29,8 @@ _OF_A_POD: Final = "mountinfo"
 
 
 def begin(machine_folder: Path) -> None:
-    """What is in every node's list."""
+    """What is in every node's list; without the daemon that a sandbox before NVIDIA's own ran has left there."""
+    shutil.rmtree(machine_folder / _FOLDER / _EARLIER, ignore_errors=True)
     write_atomic(make_folder(machine_folder / _FOLDER / _KERNEL) / "comm", "kthreadd\n")
 
 
