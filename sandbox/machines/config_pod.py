@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from sandbox.cluster.gpu_host import GpuHost
     from sandbox.machines.node_programs import ConfigRequest
-    from sandbox.machines.plugin_release import PluginRelease
 
 #: The program in whose place a shell is signalled.
 SHELL: Final = "gpu-feature-discovery"
@@ -70,15 +69,18 @@ class ConfigManagers:
     newest: Path | None
     older: Callable[[], Path]
 
-    def of(self, release: PluginRelease) -> Path:
-        """The one of a release of the device plugin.
+    def of(self, request: ConfigRequest) -> Path:
+        """The one of a pod.
+
+        Beside the device plugin and gpu-feature-discovery the usual one plays the older ones: to these it makes a difference
+        for a moment only, and building takes longer than everything else that such a node does.
 
         Raises:
             SandboxError: where it is not there and cannot be made.
         """
-        if release.waits_for_node:
+        if request.release.waits_for_node and request.host_pid:
             return self.older()
-        return self.newest or self.usual if release.skips_nameless else self.usual
+        return self.newest or self.usual if request.release.skips_nameless else self.usual
 
 
 class ConfigPod:
@@ -257,7 +259,7 @@ class ConfigPod:
             folders = {path: make_folder(self._folder / name) for path, name in mounts.items()} | {
                 "/mps": make_folder(self._pipes)
             }
-            nameless = self._request.host_pid and (not self._release.skips_nameless or self._programs.newest is not None)
+            nameless = self._request.host_pid and (not self._request.release.skips_nameless or self._programs.newest is not None)
             self._sandbox = PodSandbox(self._host(), self._folder / "sandbox", folders, processes.own_mark(), nameless=nameless)
             if self._stands_in:
                 counter = (self._request.program, "-c", _COUNTER, self._counter)
@@ -270,12 +272,8 @@ class ConfigPod:
     def _counter(self) -> Path:
         return self._folder / "signals"
 
-    @property
-    def _release(self) -> PluginRelease:
-        return self._request.release
-
     def _program(self) -> Path:
-        return self._programs.of(self._release)
+        return self._programs.of(self._request)
 
     def _linked(self) -> str:
         link = self._folder / "config" / "config.yaml"

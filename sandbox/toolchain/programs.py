@@ -233,8 +233,8 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         seconds=4,
         cgo=True,
     ),
-    # The rest is made when somebody asks for it. For comparing with an older one, and for nodes whose operator brings an older
-    # one: its config-manager is that of v0.17.0 to v0.18.1.
+    # The rest is made when somebody asks for it. For comparing with an older one, and for MPS daemons whose operator brings an
+    # older one: its config-manager is that of v0.17.0 to v0.18.1.
     _device_plugin("v0.17", OLDER_PLUGIN, 42, "config-manager"),
     # For programs that use the components from YAML.
     Program(

@@ -133,10 +133,10 @@ class Site:
         for pod in self.pods(app, node):
             items = [item for key in ("containerStatuses", "initContainerStatuses") for item in pod["status"].get(key, [])]
             crashing = [item for item in items if item["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"]
-            found += [self.last_words(pod, item["name"]) for item in crashing]
+            found += [self.log_end(pod, item["name"]) for item in crashing]
         return found
 
-    def last_words(self, pod: dict[str, Any], container: str) -> str:
+    def log_end(self, pod: dict[str, Any], container: str) -> str:
         """The end of the log of a container that has ended with an error."""
         logs = container_logs.folder_of(self.folder / "machines" / pod["spec"]["nodeName"], pod)
         return (logs / f"{container}.log").read_text().rpartition("\nended with ")[0]

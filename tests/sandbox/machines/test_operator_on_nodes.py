@@ -298,7 +298,7 @@ def test_definitions_are_not_applied_without_the_right_nor_of_an_image_that_nobo
         return [pod for pod in mine if pod["status"].get("phase") == "Failed"]
 
     site.until(failed)
-    assert words in site.last_words(failed()[0], "upgrade-crd")
+    assert words in site.log_end(failed()[0], "upgrade-crd")
     site.api.delete(f"{jobs}/crds")
     site.until(lambda: not failed())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,10 +17,11 @@ from gpu_pools.proof.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE,
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier import archive
+from gpu_pools.verifier.mps_daemons import read_processes
 from sandbox.cluster import node_tools
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from tests.granted import RBAC, grant
-from tests.sandbox.machines.mps import name_process_rightly
+from tests.sandbox.machines import mps
 from tests.sandbox.machines.site import IMAGE, Site, install, running
 from tests.sandbox.unprivileged import hold_in_user_namespaces
 
@@ -79,7 +82,7 @@ SPEC: dict[str, Any] = {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("verified")
     with running(folder) as here:
-        name_process_rightly(here.api)
+        mps.name_process_rightly(here.api)
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         for name, planned in POOLS.items():
             hardware = Hardware(24, 220, planned.hardware.model.key, planned.hardware.product, planned.hardware.gpus)
@@ -260,3 +263,29 @@ def test_what_a_killed_daemon_ran_is_run_again_by_the_next_one(site: Site) -> No
     finally:
         site.api.patch("/api/v1/nodes/mig0", {"metadata": {"labels": {CONFIG_LABEL: POOLS["mig"].config_key}}})
     site.until(lambda: ready(site, "mig"), LONG)
+
+
+@pytest.mark.sweep
+def test_another_split_than_the_declared_one_is_found_in_the_daemon(site: Site) -> None:
+    machine = site.folder / "machines" / "mps0"
+    before = mps.asked(machine, "get_default_active_thread_percentage")
+    assert mps.clients(machine) == 3
+    mps.asked(machine, "set_default_active_thread_percentage 50")
+    try:
+        site.until(lambda: "active thread percentage is 50.0" in condition(site, "mps")["message"], LONG)
+    finally:
+        mps.asked(machine, f"set_default_active_thread_percentage {before}")
+    site.until(lambda: condition(site, "mps")["status"] == "True", LONG)
+
+
+@pytest.mark.sweep
+def test_a_daemon_that_hangs_is_found_where_it_lives(site: Site) -> None:
+    (operand,) = site.pods(mps.MPS, "mps0")
+    (daemon,) = read_processes(site.folder / "machines" / "mps0" / "host" / "proc").daemons
+    assert (daemon.pod, daemon.shared) == (operand["metadata"]["uid"], True)
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        site.until(lambda: "no answer within 10 s" in condition(site, "mps")["message"], LONG)
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    site.until(lambda: condition(site, "mps")["status"] == "True", LONG)
