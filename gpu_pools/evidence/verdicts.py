@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.evidence.reports import CANNOT_TELL, DIFFERS, HOLDS, Report, ReportError, parse_report
+from gpu_pools.verifier.quantities import read_count
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -31,7 +31,6 @@ GRACE_SECONDS: Final = 60.0
 #: `assert --wait` repeats a verdict that stays so often (gpu_pools/verifier/commands.py); it has no interval of its own.
 _ASSERT_SECONDS: Final = 300.0
 _STATUS: Final = {HOLDS: "True", DIFFERS: "False", CANNOT_TELL: "Unknown"}
-_SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
 
 
 class Verdict(Enum):
@@ -350,10 +349,9 @@ def _allocatable(status: Mapping[str, Any]) -> dict[str, int]:
     found = {}
     for name, value in _part(status, "allocatable").items():
         if name.startswith(NVIDIA):
-            match = re.fullmatch(r"(\d{1,12})([kMG]?)", str(value), re.ASCII)
-            count = int(match[1]) * _SUFFIXES[match[2]] if match else -1
-            if count:
-                found[name] = count
+            count = read_count(value)
+            if count != 0:
+                found[name] = -1 if count is None else count
     return found
 
 

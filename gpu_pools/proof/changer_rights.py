@@ -6,7 +6,8 @@ says so or mig-manager hangs. A deletion tells the API server which pod it is of
 pods that hold GPUs. An eviction does not: its object names a pod and no node, and the policy sees nothing else. So a stolen
 changer's token may ask for the eviction of any pod outside the namespaces below; disruption budgets hold against it.
 
-To find who holds a GPU of its node it must list pods, which RBAC grants for all nodes or none.
+To find who holds a GPU of its node it must list pods, which RBAC grants for all nodes or none. A pod that names a DaemonSet as
+its owner is believed only where that DaemonSet exists, so it reads those, too.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def changer_rules() -> list[dict[str, Any]]:
     return [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]},
         {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+        {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]},
     ]
 
 

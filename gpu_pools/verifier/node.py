@@ -9,7 +9,6 @@ so that two readings of a settled node are equal. Judging is the business of gpu
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from .api import ApiError
 from .marks import changed_label, set_by
 from .moments import moment
 from .operands import MIG_STATE_LABEL
+from .quantities import read_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .expectation import NodeExpectation
 
 NVIDIA: Final = "nvidia.com/"
-_SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2}
 _OTHER_VENDORS: Final = ("amd", "intel", "rocm", "rdma", "sriov")
 #: The container that picks an operand's configuration by the node's label.
 _HELPER: Final = "config-manager"
@@ -213,19 +212,6 @@ class NodeReader:
         )
 
 
-def quantity(text: str) -> int:
-    """A count as Kubernetes writes it: 8000 comes back as ``8k``.
-
-    Raises:
-        ValueError: if it is not a whole number.
-    """
-    match = re.fullmatch(r"(\d+)([kM]?)", text)
-    if match is None:
-        message = f"{text!r} is not a count"
-        raise ValueError(message)
-    return int(match[1]) * _SUFFIXES[match[2]]
-
-
 def belongs(pod: Pod, operand: str) -> bool:
     """Whether a pod is one of an operand's; the driver's DaemonSets of several kernels have names of their own."""
     return pod.app == operand or pod.app.startswith(f"{operand}-")
@@ -257,7 +243,15 @@ def _taints(node: dict[str, Any]) -> tuple[str, ...]:
 
 def _resources(node: dict[str, Any], part: str) -> dict[str, int]:
     resources = node["status"].get(part) or {}
-    return {name: quantity(value) for name, value in sorted(resources.items()) if name.startswith(NVIDIA)}
+    return {name: _count(name, value) for name, value in sorted(resources.items()) if name.startswith(NVIDIA)}
+
+
+def _count(name: str, written: object) -> int:
+    count = read_count(written)
+    if count is None:
+        message = f"{name}: {written!r} is not a count"
+        raise ValueError(message)
+    return count
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
