@@ -33,11 +33,11 @@ REPLACED: Final = (
     "somebody has replaced the verifiers' program in the cluster",
     "Run `pulumi up`, which deploys it anew; then look in the API server's audit log for who may write ConfigMaps there.",
 )
+_LEFT: Final = "If it left on purpose, remove what is left of the verifiers (docs/reference/verification.md, Nodes in no pool)."
 STRAYED: Final = (
     "W92",
     "a node has something of this stack's verifiers, and no pool selects it: it is in no verdict",
-    "Set the labels of its pool again, and look in the API server's audit log for who took them off. "
-    + "If it left on purpose, remove what is left of the verifiers (docs/reference/verification.md, Nodes in no pool).",
+    f"Set the labels of its pool again, and look in the API server's audit log for who took them off. {_LEFT}",
 )
 _MISSING: Final = "missing"
 

@@ -4,8 +4,8 @@ Each write names the version of the node that it was decided on, so that nothing
 Of pods only those that hold GPUs are looked at. Those of the operator's namespace are left out: what checks the GPUs there ends
 by itself, and mig-manager removes it.
 
-Whoever may create a pod decides what is in it, so nothing of a pod is believed that its author could have made up. A request that
-is no count holds GPUs, an object that cannot be read holds GPUs, and neither ends the look: each is named in what is said.
+Whoever may create a pod decides what is in it, so nothing of a pod is believed that its author could have made up. A pod whose
+amount is not a count, or that cannot be read, counts as one that holds GPUs, and is named in what is said. It ends no look.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def as_holder(pod: Mapping[str, Any], holds: Mapping[str, int]) -> Holder:
     """A pod as whoever empties a node sees it, with what it holds; its owner is what the pod says of itself."""
     metadata = pod["metadata"]
     leaves = bool(metadata.get("deletionTimestamp"))
-    note = "asks for GPUs by an amount that is no count" if LARGEST in holds.values() else ""
+    note = "asks for GPUs by an amount that is not a count" if LARGEST in holds.values() else ""
     return Holder(metadata["namespace"], metadata["name"], metadata["uid"], owner_of(pod), holds, leaves, note)
 
 
@@ -255,7 +255,7 @@ def _unreadable(pod: object, error: Exception) -> Holder:
 
 
 def _gpus(container: Mapping[str, Any]) -> dict[str, int]:
-    """Resource -> count that a container holds; LARGEST where what is written is no count."""
+    """Resource -> count that a container holds; LARGEST where what is written is not a count."""
     # Of such a resource request and limit are equal (kubernetes.io, manage-gpus), and one of them may be left out.
     resources = container.get("resources") or {}
     written = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}

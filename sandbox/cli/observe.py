@@ -91,7 +91,7 @@ class _Looked:
 
     def _node(self, planned: PoolPlan, node: Mapping[str, Any]) -> NodeObservation:
         raw = node.get("status", {}).get("allocatable", {})
-        # What is no count is -1, which nobody declares.
+        # What is not a count is -1, which nobody declares.
         read = {name: read_count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
         counts = {name: -1 if count is None else count for name, count in read.items()}
         found = {name: count for name, count in counts.items() if count}

@@ -76,7 +76,7 @@ def test_each_trace_alone_is_told(keep: str, pool: str, traces: tuple[str, ...])
         assert "W92" in text
     (told,) = evidence_json(found)["strays"]
     assert (told["name"], told["verdict"], told["incidents"]) == ("mig-0", "cannot tell", ["W92"])
-    assert [(one.node, one.what) for one in nodes_of(found).drift] == [("mig-0", "the labels of its pool")]
+    assert [(one.node, one.place) for one in nodes_of(found).drift] == [("mig-0", "the labels of its pool")]
 
 
 def test_a_node_without_traces_and_one_of_another_stack_are_no_difference() -> None:

@@ -103,7 +103,7 @@ def test_what_is_no_count_holds_gpus_and_the_pod_is_named(count: object) -> None
     found = holder_of(pod("odd", count))
     assert found is not None
     assert found.holds == {GPU: LARGEST}
-    assert str(found) == "tenant/odd (asks for GPUs by an amount that is no count)"
+    assert str(found) == "tenant/odd (asks for GPUs by an amount that is not a count)"
     assert not harmless(SLICED[8], on(SLICED[4], holders=(found,)))
 
 
