@@ -281,7 +281,7 @@ def _expectation(
         return None, f"the ConfigMap {pool.config_map} does not hold the declared expectation"
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, Mapping) or not isinstance(document.get("node"), Mapping):
         return None, f"the ConfigMap {pool.config_map} holds no expectation of a node"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
-from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over, read_pods
 from gpu_pools.verifier.moments import moment
 from gpu_pools.verifier.owners import Owners
@@ -82,6 +82,7 @@ class Emptying:
             message = f"nodes of pool {self.pool} could not be given back: {error}. Deploy again."
             raise NotEmptiedError(message) from None
 
+    @shaped("nodes of the pool")
     def _give_back(self) -> None:
         for node in self._nodes(f"{GENERATION_LABEL}={self.generation}"):
             if _ours(node):
@@ -117,6 +118,7 @@ class Emptying:
                 raise self._not_emptied(away or f"these pods did not go in {self.seconds:g} s: {self._named(left)}")
             self.sleep(pause)
 
+    @shaped("nodes of the pool")
     def _refuse_unproven(self) -> None:
         """Once, and before anything is done.
 
@@ -134,6 +136,7 @@ class Emptying:
             raise NotEmptiedError(message)
         self.proven = False
 
+    @shaped("nodes of the pool")
     def _look(self) -> tuple[list[dict[str, Any]], tuple[Holder, ...]]:
         """The old nodes, cordoned, and the pods that are to leave them."""
         nodes = list(self._old())

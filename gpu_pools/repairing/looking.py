@@ -20,7 +20,7 @@ from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
 from gpu_pools.repairing.steps import OF_THE_NODE, Mark, Seen, read_mark
 from gpu_pools.repairing.ways import APPS, Finding, Way
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
-from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.causes import cause
 from gpu_pools.verifier.living_node import ANNOTATION as CHANGING
 from gpu_pools.verifier.living_node import LivingNode, as_holder, holders_among, is_over, read_pods
@@ -105,6 +105,7 @@ class Looker:
     declared: Declared
     config_maps: Mapping[str, Mapping[str, str]]
 
+    @shaped("a node, or what is on it")
     def look(self) -> Look:
         """What is there now.
 
@@ -132,6 +133,7 @@ class Looker:
         message = f"{self.name} is not a node of a pool of {self.stack}."
         raise EvidenceError(message, f"Its pools are {pools}; each node has its pool's label.")
 
+    @shaped("the nodes of a pool")
     def pool(self, name: str) -> PoolEvidence:
         """What is to be said of a pool.
 

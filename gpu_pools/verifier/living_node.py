@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from .api import ApiError
+from .api import ApiError, shaped
 from .marks import listed_by_nfd
 from .owners import Owners, owner_of
 from .quantities import LARGEST, read_count
@@ -52,6 +52,7 @@ class LivingNode:
         """The object."""
         return self.api.get(self._path)
 
+    @shaped("a node")
     def seen(
         self,
         node: dict[str, Any],
@@ -87,7 +88,7 @@ class LivingNode:
     def holders(self) -> tuple[Holder, ...]:
         """The pods that hold its GPUs."""
         listed = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}")
-        return holders_among(listed.get("items") or [], self.operators, Owners(self.api))
+        return holders_among(_items(listed), self.operators, Owners(self.api))
 
     def set_labels(self, node: dict[str, Any], labels: Mapping[str, str]) -> None:
         """Set labels."""
@@ -97,6 +98,7 @@ class LivingNode:
         """Write the mark, and in the same request cordon or uncordon; None leaves that as it is."""
         self._write(node, {"annotations": {self.annotation: mark.text()}}, cordoned)
 
+    @shaped("a node")
     def give_back(self, node: dict[str, Any]) -> bool:
         """Take the mark away, and what was cordoned for it; whether there was anything."""
         annotations = node["metadata"].get("annotations") or {}
@@ -131,6 +133,7 @@ class LivingNode:
             return "" if error.status == _NOT_FOUND else error.message
         return ""
 
+    @shaped("pods of mig-manager")
     def restart_mig_manager(self) -> None:
         """Delete the pods of mig-manager on this node: a new one begins the change anew and brings its clients back."""
         place = f"/api/v1/namespaces/{self.operators}/pods"
@@ -143,6 +146,7 @@ class LivingNode:
     def _path(self) -> str:
         return f"/api/v1/nodes/{self.name}"
 
+    @shaped("a node")
     def _write(self, node: dict[str, Any], metadata: dict[str, Any], cordoned: bool | None = None) -> None:  # noqa: FBT001
         body: dict[str, Any] = {"metadata": {**metadata, "resourceVersion": node["metadata"]["resourceVersion"]}}
         if cordoned is not None:
@@ -170,6 +174,12 @@ def despite_others(change: Callable[[], object]) -> None:
         else:
             return
     change()
+
+
+def _items(listed: Mapping[str, Any]) -> list[Any]:
+    """The objects of a list. Anything else is one object that nobody can read, so that it does not pass for an empty list."""
+    found = listed.get("items")
+    return [] if found is None else found if isinstance(found, list) else [found]
 
 
 def _offered(node: dict[str, Any]) -> dict[str, int]:

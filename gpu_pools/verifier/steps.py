@@ -127,7 +127,7 @@ def read_mark(text: str | None) -> Mark | None:
         found: Any = json.loads(text)
         stopped = tuple(str(uid) for uid in found.get("stopped") or [])
         return Mark(str(found["to"]), found["cordoned"] is True, str(found["since"]), stopped, str(found.get("why") or ""))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Mark("", cordoned=False, since="")
 
 
