@@ -32,9 +32,8 @@ def read_amount(written: object) -> int | None:
     Returns:
         Billionths, from -LARGEST to LARGEST units; None where Kubernetes refuses it.
     """
-    if isinstance(written, bool) or not isinstance(written, str | int | float):
-        return None
     try:
+        # What is neither text nor a number has no form that matches.
         text = str(written)
     except ValueError:
         # Python writes no integer of more than 4,300 digits.

@@ -171,6 +171,14 @@ def test_what_an_owner_is_called_is_no_path(name: str) -> None:
     assert found.owner == ""
 
 
+def test_a_daemon_set_is_found_by_its_whole_name() -> None:
+    made = world()
+    made.daemon_sets = {("tenant", "my-agents.v1"): "uid-a"}
+    made.written = [pod(**owned("DaemonSet", "my-agents.v1", apiVersion="apps/v1"))]
+    (found,) = LivingNode(made, "a", OPERATORS).holders()
+    assert found.owner == "DaemonSet"
+
+
 def test_a_daemon_set_of_another_api_is_none() -> None:
     made = world()
     made.daemon_sets = {("tenant", "agents"): "uid-a"}
