@@ -12,6 +12,7 @@ Every other pod can be evicted, whatever it says of its owner.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _NODE, _DAEMON_SET, _APPS = "Node", "DaemonSet", "apps/"
 _NOT_FOUND, _FORBIDDEN = 404, 403
+#: Of a DaemonSet: a DNS subdomain.
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", re.ASCII)
 
 
 def owner_of(pod: Mapping[str, Any]) -> str:
@@ -76,11 +79,12 @@ class Owners:
         if key not in self._uids:
             self._uids[key] = self._uid(namespace, name)
         found = self._uids[key]
-        return found is None or found == uid
+        return found is None or (bool(found) and found == uid)
 
     def _uid(self, namespace: str, name: str) -> str | None:
         """Empty where there is none; None where it may not be read."""
-        if not _is_name(name):
+        if not _NAME.fullmatch(name):
+            # It goes into a path.
             return ""
         try:
             found = self.api.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{name}")
@@ -101,8 +105,3 @@ def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
             found: Mapping[str, Any] = one
             return found
     return {}
-
-
-def _is_name(name: str) -> bool:
-    """Whether it can be part of a path."""
-    return bool(name) and all(letter.isalnum() or letter in "-." for letter in name) and name.strip(".") != ""

@@ -163,7 +163,14 @@ def test_a_daemon_set_is_an_owner_where_it_exists(sets: dict[tuple[str, str], st
     assert ("which is not there" in str(found)) is not owner
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", "a?b", "a%2fb", "\n"])
+def test_an_owner_without_a_uid_is_not_one_that_is_not_there_either() -> None:
+    made = world()
+    made.written = [pod(**owned("DaemonSet", "agents", uid=""))]
+    (found,) = LivingNode(made, "a", OPERATORS).holders()
+    assert found.owner == ""
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a?b", "a%2fb", "\n", "agents\n", "A", "-a", "a~"])
 def test_what_an_owner_is_called_is_no_path(name: str) -> None:
     made = world()
     made.daemon_sets, made.written = {("tenant", name): "uid-a"}, [pod(**owned("DaemonSet", name))]

@@ -107,6 +107,11 @@ def test_what_is_no_count_is_none(written: object) -> None:
     assert read_count(written) is None
 
 
+def test_what_is_beyond_an_int64_counts_as_the_largest() -> None:
+    assert [read_count(text) for text in ("9223372036854775807", "9223372036854775808", "1e300", "1000Ei")] == [2**63 - 1] * 4
+    assert read_amount("-1e300") == -(2**63 - 1) * 10**PLACES
+
+
 def test_no_other_module_reads_amounts_by_itself() -> None:
     """A table of Kubernetes' suffixes, or a pattern with them, is a second reader of the same notation."""
     found = []
