@@ -23,6 +23,7 @@ from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.pools import Pool
 from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError, Problem
+from gpu_pools.verifier.api import MALFORMED
 
 from . import _log
 from ._azure_session import NotThereError, Session, UnreadError, log_in
@@ -129,7 +130,7 @@ def _said(read: Callable[[], _T]) -> _T | Unread:
         return read()
     except UnreadError as error:
         return Unread(str(error))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         # An answer that is not as the API's specification has it.
         return Unread(f"the answer was not understood: {error!r}")
 

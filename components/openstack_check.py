@@ -30,6 +30,7 @@ from gpu_pools.clouds.magnum_generations import Exchanged
 from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.verifier.api import MALFORMED
 
 from . import _log
 from ._openstack_session import NotThereError, Session, UnreadError, log_in
@@ -109,7 +110,7 @@ def _said(read: Callable[[], _T]) -> _T | Unread:
         return read()
     except UnreadError as error:
         return Unread(str(error))
-    except (KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         # An answer that is not as the API reference has it.
         return Unread(f"the answer was not understood: {error!r}")
 

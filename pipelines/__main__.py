@@ -81,9 +81,10 @@ def _comment(forge: Forge, options: argparse.Namespace) -> list[str]:
 
 def _deployed(forge: Forge, options: argparse.Namespace) -> list[str]:
     options.folder.mkdir(parents=True, exist_ok=True)
-    left = forge.deployed(options.stack)
+    left = forge.deployed(options.stack, Checkout.here(forge.branch).has)
     if left is None:
-        print(f"• nothing was deployed of {options.stack} yet, or its artifact has expired", file=sys.stderr)
+        why = "nothing was deployed yet, its artifact has expired, or it is of no commit of the base branch that is here"
+        print(f"• {options.stack}: {why}", file=sys.stderr)
         return []
     (options.folder / "commit").write_text(left.commit, encoding="utf-8")
     if left.pods is not None:

@@ -50,10 +50,26 @@ class Checkout:
     commit: str
 
     @classmethod
-    def here(cls) -> Checkout:
-        """The one that this runs in."""
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-        return cls(Path.cwd(), done.stdout.strip())
+    def here(cls, branch: str = "") -> Checkout:
+        """The one that this runs in, at what is checked out; or at a branch of the remote, where that is there.
+
+        Raises:
+            ForgeError: where it is no repository.
+        """
+        # In full: a tag may be called as a branch is.
+        for revision in [f"refs/remotes/origin/{branch}"] * bool(branch) + ["HEAD"]:
+            command = ["git", "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return cls(Path.cwd(), done.stdout.strip())
+        raise ForgeError("there is no commit checked out here")
+
+    def has(self, commit: str) -> bool:
+        """Whether a commit is one of the base branch: itself, or one that it comes from."""
+        if not COMMIT.fullmatch(commit):
+            return False
+        command = ["git", "merge-base", "--is-ancestor", commit, self.commit]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, check=False).returncode == 0
 
     def before(self, commit: str, file: str, target: Path) -> None:
         """Write a file as it was at a commit; nothing where it was not."""
@@ -108,7 +124,7 @@ def _judged(forge: Forge, request: Request, base: Checkout, stack: str, events: 
     except NotThereError:
         message = f"{request.head} has no {file}"
         raise ForgeError(message) from None
-    deployed = forge.deployed(stack)
+    deployed = forge.deployed(stack, base.has)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "events.jsonl").write_bytes(events)

@@ -5,13 +5,17 @@ Neither GitHub nor GitLab is known here; github.py and gitlab.py know one each.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
+import lzma
 import re
+import struct
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -31,6 +35,15 @@ _SECONDS: Final = 60
 COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _NOT_THERE: Final = 404
+
+
+#: What forges make artifacts with; others may ask for gigabytes of memory before they have read anything.
+_COMPRESSIONS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+#: What a zip that somebody has made or broken raises, as it is opened and as it is read: each of its compressions has its own.
+_BROKEN: Final = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError),
+)
 
 
 class ForgeError(Exception):
@@ -82,6 +95,10 @@ class Deployed:
 class Forge(Protocol):
     """What is needed of one."""
 
+    @property
+    def branch(self) -> str:
+        """The default branch."""
+
     def requests(self) -> Iterator[Request]:
         """Those to comment on."""
 
@@ -98,8 +115,13 @@ class Forge(Protocol):
     def write(self, number: int, note: int | None, text: str) -> None:
         """Replace a comment; None: add one."""
 
-    def deployed(self, stack: str) -> Deployed | None:
-        """What the base branch's own deploy left; None: nothing was deployed yet."""
+    def deployed(self, stack: str, is_reviewed: Callable[[str], bool]) -> Deployed | None:
+        """What the base branch's own deploy left; None: nothing was deployed yet.
+
+        Args:
+            stack: its name.
+            is_reviewed: whether a commit is one of the base branch.
+        """
 
     def unprotected(self, environment: str, *, reviewed: bool) -> str:
         """Why others than the base branch may get at an environment, or nobody reviews it; ``""``: it is protected."""
@@ -192,6 +214,23 @@ class Client:
         return found
 
 
+@contextlib.contextmanager
+def shaped(what: str) -> Iterator[None]:
+    """Read an answer: where it has another form than the forge documents, that is said.
+
+    Args:
+        what: was asked.
+
+    Raises:
+        ForgeError: where it has.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        message = f"{what}: the forge's answer has another form than it documents ({type(error).__name__})"
+        raise ForgeError(message) from None
+
+
 def _refused(path: str, error: urllib.error.HTTPError) -> ForgeError:
     kind = NotThereError if error.code == _NOT_THERE else ForgeError
     return kind(f"{path}: the forge answers {error.code}")
@@ -213,13 +252,17 @@ def unpacked(archive: bytes, name: str, most: int) -> bytes:
         ForgeError: if it is not a zip, or the file is larger.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(archive)) as packed, packed.open(name) as file:
-            # What the zip says of its size is not believed.
-            found = file.read(most + 1)
+        with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+            if packed.getinfo(name).compress_type not in _COMPRESSIONS:
+                message = f"{name} in the artifact is compressed in a way that no forge uses"
+                raise ForgeError(message)
+            with packed.open(name) as file:
+                # What the zip says of its size is not believed.
+                found = file.read(most + 1)
     except KeyError:
         message = f"the artifact has no {name}"
         raise NotThereError(message) from None
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError):
+    except _BROKEN:
         message = "the artifact is not a zip"
         raise ForgeError(message) from None
     if len(found) > most:

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pipelines.forge import MOST_DATA, PREVIEW, Client, Deployed, Note, NotThereError, Request, unpacked
+from pipelines.forge import MOST_DATA, PREVIEW, Client, Deployed, Note, NotThereError, Request, shaped, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 #: Who comments with a workflow's own token.
 _AUTHOR: Final = ("github-actions[bot]", "Bot")
 _RUNS: Final = 20
 _DEPLOYS: Final = "deploy.yml"
+#: How the job that deploys a stack is called, after the stack (.github/workflows/deploy-stack.yml).
+_DEPLOY_JOB: Final = ": deploy the plan "
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,19 @@ class GitHub:
 
     def requests(self) -> Iterator[Request]:
         """The one whose newest commit the run previewed; none where it has moved on, or was closed."""
+        with shaped("the pull request of the run"):
+            found = self._request()
+        if found is not None:
+            yield found
+
+    def _request(self) -> Request | None:
         run = self.event["workflow_run"]
         head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
         # The event names no pull request of a fork, so it is looked up; its number is never taken from an artifact.
-        found = self.client.json(self._of(f"pulls?state=open&per_page=100&head={quote(head, safe='')}"))
-        for pull in found:
+        for pull in self.client.json(self._of(f"pulls?state=open&per_page=100&head={quote(head, safe='')}")):
             if pull["head"]["sha"] == run["head_sha"]:
-                yield Request(int(pull["number"]), str(run["head_sha"]), self._previews(int(run["id"])))
-                return
+                return Request(int(pull["number"]), str(run["head_sha"]), self._previews(int(run["id"])))
+        return None
 
     def _previews(self, run: int) -> dict[str, Any]:
         made = self.client.json(self._of(f"actions/runs/{run}/artifacts?per_page=100"))["artifacts"]
@@ -72,11 +79,12 @@ class GitHub:
 
     def notes(self, number: int) -> list[Note]:
         """Its comments."""
-        return [
-            Note(int(one["id"]), (one["user"]["login"], one["user"]["type"]) == _AUTHOR, str(one["body"] or ""))
-            for one in self.client.pages(self._of(f"issues/{number}/comments"))
-            if one.get("user")
-        ]
+        with shaped(f"the comments of {number}"):
+            return [
+                Note(int(one["id"]), (one["user"]["login"], one["user"]["type"]) == _AUTHOR, str(one["body"] or ""))
+                for one in self.client.pages(self._of(f"issues/{number}/comments"))
+                if one.get("user")
+            ]
 
     def write(self, number: int, note: int | None, text: str) -> None:
         """Replace a comment, or add one."""
@@ -85,24 +93,59 @@ class GitHub:
         else:
             self.client.send("PATCH", self._of(f"issues/comments/{note}"), {"body": text})
 
-    def deployed(self, stack: str) -> Deployed | None:
-        """From a run of deploy.yml by a push to the default branch: whoever opens a pull request starts none of these."""
-        wanted = f"deployed-{stack}"
+    def deployed(self, stack: str, is_reviewed: Callable[[str], bool]) -> Deployed | None:
+        """From the newest run of deploy.yml by a push to the default branch whose deploy of this stack ended well.
+
+        GitHub calls a run after the tag that was pushed as after a branch, and a tag called as the default branch runs the
+        deploy.yml of its own commit. So a run counts only where its commit is one of the base branch, whose deploy.yml runs by
+        no tag, and where what it left is of that very commit.
+
+        Args:
+            stack: its name.
+            is_reviewed: whether a commit is one of the base branch.
+        """
         deploys = f"actions/workflows/{_DEPLOYS}/runs?event=push&branch={quote(self.branch, safe='')}&per_page={_RUNS}"
         try:
-            runs = self.client.json(self._of(deploys))["workflow_runs"]
+            with shaped("the runs of deploy.yml"):
+                runs = [run for run in self.client.json(self._of(deploys))["workflow_runs"] if self._is_of_branch(run)]
         except NotThereError:
             return None
         for run in runs:
-            made = self.client.json(self._of(f"actions/runs/{int(run['id'])}/artifacts?name={wanted}"))["artifacts"]
-            for one in made:
-                if one["name"] == wanted and not one["expired"]:
-                    return _left(self._artifact(int(one["id"])))
+            with shaped(f"what a run of {_DEPLOYS} left"):
+                commit = str(run["head_sha"])
+                left = self._left_by(run, stack) if is_reviewed(commit) else None
+            if left is not None and left.commit == commit:
+                return left
         return None
+
+    def _is_of_branch(self, run: Mapping[str, Any]) -> bool:
+        """Whether it is what was asked for, and of this repository."""
+        whose = run["head_repository"]["full_name"]
+        return (run["event"], run["head_branch"], whose) == ("push", self.branch, self.repository)
+
+    def _left_by(self, run: Mapping[str, Any], stack: str) -> Deployed | None:
+        """What a run left of a stack; None where it left nothing, or its deploy did not end well."""
+        number, wanted = int(run["id"]), f"deployed-{stack}"
+        for one in self.client.json(self._of(f"actions/runs/{number}/artifacts?name={wanted}"))["artifacts"]:
+            if one["name"] == wanted and not one["expired"] and self._ended_well(run, number, stack):
+                return _left(self._artifact(int(one["id"])))
+        return None
+
+    def _ended_well(self, run: Mapping[str, Any], number: int, stack: str) -> bool:
+        """Whether the deploy of a stack did: its run may still go on, or have failed, with another stack."""
+        if run["conclusion"] == "success":
+            return True
+        jobs = self.client.json(self._of(f"actions/runs/{number}/jobs?per_page=100"))["jobs"]
+        named = f"{stack}{_DEPLOY_JOB}"
+        # A job of a workflow that is called: the caller's job, a slash, its own name.
+        return any(job["conclusion"] == "success" and job["name"].rpartition(" / ")[2].startswith(named) for job in jobs)
 
     def unprotected(self, environment: str, *, reviewed: bool) -> str:
         """From the environment's settings."""
-        place = self._of(f"environments/{quote(environment, safe='')}")
+        with shaped(f"the environment {environment}"):
+            return self._unprotected(self._of(f"environments/{quote(environment, safe='')}"), reviewed=reviewed)
+
+    def _unprotected(self, place: str, *, reviewed: bool) -> str:
         try:
             found = self.client.json(place)
         except NotThereError:

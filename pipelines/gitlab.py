@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pipelines.forge import MOST_DATA, PREVIEW, Client, Deployed, ForgeError, Note, NotThereError, Request
+from pipelines.forge import MOST_DATA, PREVIEW, Client, Deployed, ForgeError, Note, NotThereError, Request, shaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _PARTS: Final = 3
+_PIPELINES: Final = 20
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,14 @@ class GitLab:
         project: its number.
         branch: the default branch: what is reviewed.
         claims: of the job's own token for clouds; empty where it has none.
+        lists: whether the token may list pipelines and jobs. A job's own may not (docs.gitlab.com, ci/jobs/ci_job_token).
     """
 
     client: Client
     project: int
     branch: str
     claims: Mapping[str, Any]
+    lists: bool = True
 
     @classmethod
     def here(cls) -> GitLab:
@@ -44,15 +47,22 @@ class GitLab:
         note, job = os.environ.get("NOTE_TOKEN"), os.environ.get("CI_JOB_TOKEN", "")
         client = Client(os.environ["CI_API_V4_URL"], {"PRIVATE-TOKEN": note} if note else {"JOB-TOKEN": job})
         claims = _claims(os.environ.get("ARM_OIDC_TOKEN", ""))
-        return cls(client, int(os.environ["CI_PROJECT_ID"]), os.environ["CI_DEFAULT_BRANCH"], claims)
+        return cls(client, int(os.environ["CI_PROJECT_ID"]), os.environ["CI_DEFAULT_BRANCH"], claims, lists=bool(note))
 
     def requests(self) -> Iterator[Request]:
         """Those whose newest pipeline is of this project: a fork's is the fork's own, and is read there."""
         for listed in self.client.pages(self._of("merge_requests?state=opened&scope=all")):
-            one = self.client.json(self._of(f"merge_requests/{int(listed['iid'])}"))
-            pipeline = one.get("head_pipeline") or {}
-            if pipeline.get("project_id") == self.project:
-                yield Request(int(one["iid"]), str(one["sha"]), self._previews(int(pipeline["id"])))
+            with shaped("a merge request"):
+                found = self._request(int(listed["iid"]))
+            if found is not None:
+                yield found
+
+    def _request(self, number: int) -> Request | None:
+        one = self.client.json(self._of(f"merge_requests/{number}"))
+        pipeline = one.get("head_pipeline") or {}
+        if pipeline.get("project_id") != self.project:
+            return None
+        return Request(int(one["iid"]), str(one["sha"]), self._previews(int(pipeline["id"])))
 
     def _previews(self, pipeline: int) -> dict[str, Any]:
         jobs = self.client.pages(self._of(f"pipelines/{pipeline}/jobs"))
@@ -70,12 +80,13 @@ class GitLab:
 
     def notes(self, number: int) -> list[Note]:
         """Its notes, but for what GitLab itself says there."""
-        mine = int(self.client.json("user")["id"])
-        return [
-            Note(int(one["id"]), one["author"]["id"] == mine, str(one["body"]))
-            for one in self.client.pages(self._of(f"merge_requests/{number}/notes?order_by=created_at&sort=asc"))
-            if not one.get("system")
-        ]
+        with shaped(f"the notes of {number}"):
+            mine = int(self.client.json("user")["id"])
+            return [
+                Note(int(one["id"]), one["author"]["id"] == mine, str(one["body"]))
+                for one in self.client.pages(self._of(f"merge_requests/{number}/notes?order_by=created_at&sort=asc"))
+                if not one.get("system")
+            ]
 
     def write(self, number: int, note: int | None, text: str) -> None:
         """Replace a note, or add one."""
@@ -85,16 +96,48 @@ class GitLab:
         else:
             self.client.send("PUT", f"{place}/{note}", {"body": text})
 
-    def deployed(self, stack: str) -> Deployed | None:
-        """From the last deploy of the default branch."""
-        place = self._of(f"jobs/artifacts/{quote(self.branch, safe='')}/raw/deployed")
-        job = quote(f"deploy-{stack}", safe="")
+    def deployed(self, stack: str, is_reviewed: Callable[[str], bool]) -> Deployed | None:
+        """From the newest job that deployed the stack, ended well, and ran for the default branch.
+
+        GitLab finds artifacts by the name of a branch or a tag. So where the token may list jobs, those of the branch are looked
+        through, and what was left has to be of the job's own commit. Either way that commit has to be one of the base branch.
+
+        Args:
+            stack: its name.
+            is_reviewed: whether a commit is one of the base branch.
+        """
+        if not self.lists:
+            place = self._of(f"jobs/artifacts/{quote(self.branch, safe='')}/raw")
+            left = self._left(place, f"?job={quote(f'deploy-{stack}', safe='')}")
+            return left if left is not None and is_reviewed(left.commit) else None
+        pipelines = f"pipelines?ref={quote(self.branch, safe='')}&source=push&order_by=id&sort=desc&per_page={_PIPELINES}"
+        with shaped("the pipelines of the default branch"):
+            listed = [(int(one["id"]), str(one["sha"])) for one in self.client.json(self._of(pipelines))]
+        for pipeline, commit in listed:
+            if not is_reviewed(commit):
+                continue
+            for job in self._deploys(pipeline, stack, commit):
+                left = self._left(self._of(f"jobs/{job}/artifacts"), "")
+                if left is not None and left.commit == commit:
+                    return left
+        return None
+
+    def _deploys(self, pipeline: int, stack: str, commit: str) -> list[int]:
+        """The jobs of a pipeline that deployed the stack, for the branch and not for a tag, and left something."""
+        with shaped(f"the jobs of pipeline {pipeline}"):
+            jobs = list(self.client.pages(self._of(f"pipelines/{pipeline}/jobs?scope[]=success")))
+            wanted = (f"deploy-{stack}", "success", self.branch, False, commit)
+            found = [(job["name"], job["status"], job["ref"], job["tag"], job["commit"]["id"]) for job in jobs]
+            return [int(job["id"]) for job, one in zip(jobs, found, strict=True) if one == wanted and job.get("artifacts_file")]
+
+    def _left(self, place: str, query: str) -> Deployed | None:
+        """What a job left; None where it left nothing."""
         try:
-            commit = self.client.get(f"{place}/commit?job={job}").decode("ascii", errors="replace").strip()
+            commit = self.client.get(f"{place}/deployed/commit{query}").decode("ascii", errors="replace").strip()
         except NotThereError:
             return None
         try:
-            return Deployed(commit, self.client.get(f"{place}/pods.json?job={job}", most=MOST_DATA))
+            return Deployed(commit, self.client.get(f"{place}/deployed/pods.json{query}", most=MOST_DATA))
         except NotThereError:
             return Deployed(commit, None)
 

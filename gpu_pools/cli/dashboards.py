@@ -17,7 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.cli.prometheus import CANNOT_TELL, UNKNOWN, add_options, exit_code_of, prometheus_of, refuse_without_rules
+from gpu_pools.cli.prometheus import (
+    CANNOT_TELL,
+    REPORT_SECONDS,
+    UNKNOWN,
+    add_options,
+    exit_code_of,
+    prometheus_of,
+    refuse_without_rules,
+)
 from gpu_pools.dashboards.asking import MOST_STEPS, asked
 from gpu_pools.dashboards.page import dashboards_page
 from gpu_pools.dashboards.server import Live, Server
@@ -76,7 +84,7 @@ def _served(options: argparse.Namespace, prometheus: Prometheus) -> int:
 
 def _shown(options: argparse.Namespace, prometheus: Prometheus) -> int:
     plan = plan_config(read_stack_file(options.stackfile), complete=False)
-    boards = asked(prometheus, plan, options.over.window(time.time(), MOST_STEPS))
+    boards = asked(prometheus.within(REPORT_SECONDS), plan, options.over.window(time.time(), MOST_STEPS))
     refuse_without_rules(options.prometheus, boards.covered)
     if options.html:
         try:

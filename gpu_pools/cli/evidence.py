@@ -2,7 +2,8 @@
 
 Exit codes: 0 every node of every pool is proven; 1 a node differs; 2 it cannot be told (also: a report is stale or missing, the
 cluster cannot be reached, a permission is missing, the command line is wrong); 3 nothing differs, but a pool has not all its
-nodes yet, so that nothing is proven of it; 130 interrupted, 143 terminated, 141 the reader of the output went away.
+nodes yet, so that nothing is proven of it (with --all-nodes 2, where a pool has fewer than it must have); 130 interrupted, 143
+terminated, 141 the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import traceback
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gpu_pools.evidence.cluster import Kubectl
 from gpu_pools.evidence.declared import declared
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.evidence.verdicts import Evidence
 
-_CANNOT_TELL: Final = 2
+_CANNOT_TELL, _NOT_YET = 2, 3
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,6 +41,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--trust-outputs", action="store_true", help=trust)
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of the one in the outputs")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of kubectl's own")
+    whole = "do not let it pass (2) that a pool has fewer nodes than it must have: after a deploy they were all there"
+    parser.add_argument("--all-nodes", action="store_true", help=whole)
     add_outputs(parser)
     parser.set_defaults(run=partial(_run, parser))
 
@@ -71,7 +74,12 @@ def _shown(options: argparse.Namespace) -> int:
     except EvidenceError as error:
         print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
         return _CANNOT_TELL
-    return evidence.verdict.exit_code
+    code = evidence.verdict.exit_code
+    if code == _NOT_YET and options.all_nodes and evidence.short:
+        short = "; ".join(f"{pool.declared.name} has {pool.reason}" for pool in evidence.short)
+        print(f"cannot tell: nodes are missing: {short}", file=sys.stderr)
+        return _CANNOT_TELL
+    return code
 
 
 def _collect(options: argparse.Namespace) -> Evidence:

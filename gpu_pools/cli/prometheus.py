@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: The token, where no file has it.
 TOKEN: Final = "GPU_POOLS_PROMETHEUS_TOKEN"  # noqa: S105 - the variable's name
 _LONGEST_TOKEN: Final = 64 << 10
+#: In which all questions of one report have to be answered.
+REPORT_SECONDS: Final = 600.0
 CANNOT_TELL: Final = 2
 UNKNOWN: Final = 3
 

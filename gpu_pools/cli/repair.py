@@ -110,7 +110,7 @@ def _repaired(options: argparse.Namespace, looker: Looker, written: dict[str, An
     starting = look.starting(ways, looker.declared.namespace)
     if going_on:
         starting = tuple(pod for pod in look.pods if str(pod["metadata"]["uid"]) in look.seen.starting)
-    exchange = _exchange(options, look, ways)
+    exchange = _exchange(options, looker, look, ways)
     print(telling.plan_text(look, ways, manner, starting, looker.pool(look.pool), exchange))
     written |= telling.plan_json(look, ways, starting, exchange)
     if going_on:
@@ -160,11 +160,11 @@ def _why_not(look: Look, ways: tuple[Way, ...]) -> str:
     return f"repairing the node does not cure this; each remedy stands above.{stays}"
 
 
-def _exchange(options: argparse.Namespace, look: Look, ways: tuple[Way, ...]) -> tuple[str, ...]:
+def _exchange(options: argparse.Namespace, looker: Looker, look: Look, ways: tuple[Way, ...]) -> tuple[str, ...]:
     if Way.REPLACE not in ways:
         return ()
     resources = json.loads(export_of(options.stack))["deployment"].get("resources") or []
-    return commands(options.stack, resources, look.pool, look.node)
+    return commands(options.stack, resources, look.pool, look.node, looker.nodes())
 
 
 def _agreed() -> bool:

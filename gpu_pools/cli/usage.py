@@ -10,7 +10,15 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpu_pools.cli.prometheus import CANNOT_TELL, UNKNOWN, add_options, exit_code_of, prometheus_of, refuse_without_rules
+from gpu_pools.cli.prometheus import (
+    CANNOT_TELL,
+    REPORT_SECONDS,
+    UNKNOWN,
+    add_options,
+    exit_code_of,
+    prometheus_of,
+    refuse_without_rules,
+)
 from gpu_pools.hardware.prices import read_prices
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
@@ -52,6 +60,6 @@ def _shown(options: argparse.Namespace, prometheus: Prometheus) -> int:
 def _report(options: argparse.Namespace, prometheus: Prometheus) -> Usage:
     plan = plan_config(read_stack_file(options.stackfile), complete=False)
     prices = read_prices(options.prices) if options.prices else None
-    answers = asked(prometheus, options.over, [pool.name for pool in plan.pools])
+    answers = asked(prometheus.within(REPORT_SECONDS), options.over, [pool.name for pool in plan.pools])
     refuse_without_rules(options.prometheus, answers.covered)
     return usage(plan, answers, options.over, prices)

@@ -14,6 +14,7 @@ resources of their own. How it follows the control plane is in gpu_pools/clouds/
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds.aks_properties import known_of, properties
@@ -208,9 +209,7 @@ def _left_behind(pools: object, new: Mapping[str, Any]) -> Iterator[Problem]:
             f"{new['kubernetesVersion']} is more than {WIDEST_SKEW} minor versions ahead of the pool {name}, which was at "
             f"{version} when AKS last told",
             f"at most {old[0]}.{old[1] + WIDEST_SKEW}",
-            f"First: az aks nodepool upgrade --resource-group {new.get('resourceGroupName')} --cluster-name "
-            f"{new.get('resourceName')} --name {name} --kubernetes-version {wanted[0]}.{wanted[1] - 1}; then pulumi refresh, by "
-            "which the state knows it.",
+            f"First: {_upgrade(new, name, f'{wanted[0]}.{wanted[1] - 1}')}; then pulumi refresh, by which the state knows it.",
         )
 
 
@@ -224,3 +223,10 @@ def _shown(value: object) -> str:
         # The engine knows no whole numbers.
         return str(int(value))
     return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _upgrade(new: Mapping[str, Any], pool: object, version: str) -> str:
+    """The command that takes a pool to a version; what it names comes from Azure."""
+    place = {"--resource-group": new.get("resourceGroupName"), "--cluster-name": new.get("resourceName"), "--name": pool}
+    named = [word for option, value in place.items() for word in (option, str(value))]
+    return shlex.join(["az", "aks", "nodepool", "upgrade", *named, "--kubernetes-version", version])

@@ -12,6 +12,7 @@ test_aks_nodepool_update_label_msi there, and the models of azure-mgmt-container
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,10 +109,8 @@ def left_to_others(group: object, cluster: object, version: str, why: str) -> st
 
 def system_pool_upgrade(group: object, cluster: object, version: str) -> str:
     """The command that has the system pool follow."""
-    return (
-        f"az aks nodepool upgrade --resource-group {group} --cluster-name {cluster} --name {SYSTEM_POOL} "
-        f"--kubernetes-version {version}"
-    )
+    place = ["--resource-group", str(group), "--cluster-name", str(cluster), "--name", SYSTEM_POOL]
+    return shlex.join(["az", "aks", "nodepool", "upgrade", *place, "--kubernetes-version", version])
 
 
 def judge_system_pool(cluster: AksSettings, made: MadeCluster | None) -> Iterator[str]:

@@ -12,6 +12,7 @@ image of a node group and Nova's quota, on which Magnum's drivers fail only afte
 from __future__ import annotations
 
 import difflib
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -176,7 +177,7 @@ def _judge_template_image(cluster: MagnumSettings, cloud: Cloud, magnum: Magnum,
                 f"{_CLUSTER}.template.image",
                 f"the image {show(name)} has no property {key}",
                 allowed=f"an image that has it: {why}",
-                remedy=f"`openstack image set --property {key}=… {name}`, {example}.",
+                remedy=f"`openstack image set --property {key}=… {shlex.quote(name)}`, {example}.",
             )
 
 

@@ -56,6 +56,8 @@ _TEXT, _HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"
 #: Steps of a short time, and what is one; in seconds.
 _SHORT_STEP: Final = 15
 _SHORT: Final = 3600
+#: How long Prometheus may take for all questions of a page.
+_ANSWER_SECONDS: Final = 60.0
 #: How long a client may take to ask.
 _SECONDS: Final = 20
 _KEYS: Final = ("board", "pool", "node", "gpu", "over")
@@ -159,10 +161,12 @@ class Live:
         with self._lock:
             key = (choice, window)
             if key not in self._kept:
-                offered = values(self._prometheus, self._plan, window, choice)
+                # Whoever looks meanwhile waits.
+                prometheus = self._prometheus.within(_ANSWER_SECONDS)
+                offered = values(prometheus, self._plan, window, choice)
                 lost = {name: "" for name, there in offered.items() if choice.of(name) not in there}
                 found = replace(choice, **lost)
-                boards = asked(self._prometheus, self._plan, window, found)
+                boards = asked(prometheus, self._plan, window, found)
                 while len(self._kept) >= _KEPT:
                     del self._kept[next(iter(self._kept))]
                 self._kept[key] = (offered, found, boards, now)

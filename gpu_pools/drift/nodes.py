@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpu_pools.evidence.shared_text import STRAYED
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.repairing.ways import ways_of
 
@@ -68,6 +69,7 @@ def nodes_of(evidence: Evidence) -> Nodes:
     nodes = [node for pool in evidence.pools for node in pool.nodes]
     drift = [
         *_program(evidence),
+        *_strays(evidence),
         *(one for pool in evidence.pools for node in pool.nodes for one in _of(pool.declared.name, node)),
     ]
     proven = sum(node.verdict is Verdict.PROVEN for node in nodes)
@@ -78,6 +80,13 @@ def _program(evidence: Evidence) -> Iterator[NodeDrift]:
     if evidence.replaced:
         remedy = "pulumi up deploys it anew"
         yield NodeDrift("all nodes", "", "the verifiers' program", None, None, evidence.replaced, remedy, repairable=False)
+
+
+def _strays(evidence: Evidence) -> Iterator[NodeDrift]:
+    _, cause, remedy = STRAYED
+    for stray in evidence.strays:
+        if stray.verdict:
+            yield NodeDrift(stray.name, stray.pool, "the labels of its pool", "set", "missing", cause, remedy, repairable=False)
 
 
 def _of(pool: str, node: NodeEvidence) -> Iterator[NodeDrift]:

@@ -113,7 +113,7 @@ def items_of(text: bytes) -> list[Mapping[str, Any]]:
     """The objects of a list as kubectl prints it."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     items = found.get("items") if isinstance(found, Mapping) else None
     if not isinstance(items, list):
@@ -123,8 +123,16 @@ def items_of(text: bytes) -> list[Mapping[str, Any]]:
 
 def config_maps_of(items: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, str]]:
     """Name -> data, with what is binary in base64."""
-    named = ((item.get("metadata"), {**(item.get("data") or {}), **(item.get("binaryData") or {})}) for item in items)
-    return {str(metadata.get("name")): data for metadata, data in named if isinstance(metadata, Mapping)}
+    return {
+        str(item["metadata"].get("name")): {**_texts(item.get("data")), **_texts(item.get("binaryData"))}
+        for item in items
+        if isinstance(item.get("metadata"), Mapping)
+    }
+
+
+def _texts(data: object) -> dict[str, str]:
+    found = data.items() if isinstance(data, Mapping) else ()
+    return {str(key): text for key, text in found if isinstance(text, str)}
 
 
 def _reason(said: bytes) -> str:

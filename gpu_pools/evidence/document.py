@@ -10,11 +10,11 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.evidence.shared_text import REPLACED, TRUST
+from gpu_pools.evidence.shared_text import REPLACED, STRAYED, TRUST
 from gpu_pools.evidence.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from gpu_pools.evidence.verdicts import Evidence, NodeEvidence, PoolEvidence
+    from gpu_pools.evidence.verdicts import Evidence, NodeEvidence, PoolEvidence, Stray
 
 API_VERSION: Final = "gpu-pools/v1"
 KIND: Final = "Evidence"
@@ -46,7 +46,15 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
         },
         "intervalSeconds": evidence.declared.interval_seconds,
         "pools": [_pool(pool) for pool in evidence.pools],
+        # Only where there are such.
+        **({"strays": [_stray(stray) for stray in evidence.strays]} if evidence.strays else {}),
     }
+
+
+def _stray(stray: Stray) -> dict[str, Any]:
+    verdict = stray.verdict.value if stray.verdict else None
+    incidents = [STRAYED[0]] if stray.verdict else []
+    return {"name": stray.name, "pool": stray.pool, "traces": list(stray.traces), "verdict": verdict, "incidents": incidents}
 
 
 def _pool(pool: PoolEvidence) -> dict[str, Any]:

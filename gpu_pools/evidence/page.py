@@ -13,12 +13,14 @@ from gpu_pools.evidence.picture import picture
 from gpu_pools.evidence.shared_text import (
     REPLACED,
     SIGNS,
+    STRAYED,
     TRUST,
     differences,
     omitted,
     plain,
     questions,
     set_by,
+    strayed,
     summary,
     unproven,
     value,
@@ -60,6 +62,7 @@ def evidence_page(evidence: Evidence) -> str:
             *_head(evidence),
             Html("<main>"),
             *_replaced(evidence),
+            *_strayed(evidence),
             *_findings("What differs", "finding", differences(evidence)),
             *_findings("What could not be told", "finding question", questions(evidence)),
             *_unproven(evidence),
@@ -97,6 +100,18 @@ def _replaced(evidence: Evidence) -> Iterator[Html]:
     yield Html.of("<p><strong>Remedy:</strong> {}</p>", remedy)
     yield from _explained([incident])
     yield Html.of("<p>{}: {}</p></article></section>", plain(evidence.declared.namespace), plain(evidence.replaced))
+
+
+def _strayed(evidence: Evidence) -> Iterator[Html]:
+    lines = strayed(evidence)
+    if not lines:
+        return
+    incident, cause, remedy = STRAYED
+    yield Html("<section><h2>Nodes in no pool</h2>")
+    yield Html.of('<article class="finding"><h3>{} <span class="soft">({})</span></h3>', cause, incident)
+    yield Html.of("<p><strong>Remedy:</strong> {}</p>", remedy)
+    yield from _explained([incident])
+    yield Html.of("<ul>{}</ul></article></section>", Html.all(Html.of("<li>{}</li>", line) for line in lines))
 
 
 def _findings(title: str, kind: str, groups: list[Group]) -> Iterator[Html]:

@@ -118,8 +118,9 @@ def parse_report(text: str) -> Report:
     Raises:
         ReportError: where it is none.
     """
-    if len(text) > MOST_BYTES:
-        message = f"it has {len(text)} characters, and a verifier writes {MOST_BYTES} at most"
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MOST_BYTES:
+        message = f"it has {size} bytes, and a verifier writes {MOST_BYTES} at most"
         raise ReportError(message)
     try:
         document = json.loads(text, parse_constant=_no_number)

@@ -33,6 +33,12 @@ REPLACED: Final = (
     "somebody has replaced the verifiers' program in the cluster",
     "Run `pulumi up`, which deploys it anew; then look in the API server's audit log for who may write ConfigMaps there.",
 )
+_LEFT: Final = "If it left on purpose, remove what is left of the verifiers (docs/reference/verification.md, Nodes in no pool)."
+STRAYED: Final = (
+    "W92",
+    "a node has something of this stack's verifiers, and no pool selects it: it is in no verdict",
+    f"Set the labels of its pool again, and look in the API server's audit log for who took them off. {_LEFT}",
+)
 _MISSING: Final = "missing"
 
 
@@ -102,6 +108,16 @@ def summary(evidence: Evidence) -> str:
     waiting = [pool.declared.name for pool in evidence.pools if pool.verdict is Verdict.NOT_YET_PROVEN]
     more = f"; not yet proven: {', '.join(map(plain, waiting))}" if waiting else ""
     return f"{total} node{'' if total == 1 else 's'}" + (f": {by_verdict}" if by_verdict else "") + more
+
+
+def strayed(evidence: Evidence) -> list[str]:
+    """A line for each node that is in no pool: those that count, then those of other stacks or of pools that were taken out."""
+    counted = [stray for stray in evidence.strays if stray.verdict]
+    others = [stray for stray in evidence.strays if not stray.verdict]
+    return [
+        *(f"{plain(one.pool or 'unknown pool')}/{plain(one.name)}: {plain(', '.join(one.traces))}" for one in counted),
+        *(f"{plain(one.pool)}/{plain(one.name)}: not of this stack's pools: {plain(', '.join(one.traces))}" for one in others),
+    ]
 
 
 def omitted(node: NodeEvidence) -> str:

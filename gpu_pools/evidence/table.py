@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.evidence.shared_text import REPLACED, TRUST, differences, omitted, plain, questions, summary, unproven, value
-from gpu_pools.evidence.verdicts import Verdict, duration_text
+from gpu_pools.evidence.shared_text import (
+    REPLACED,
+    STRAYED,
+    TRUST,
+    differences,
+    omitted,
+    plain,
+    questions,
+    strayed,
+    summary,
+    unproven,
+    value,
+)
+from gpu_pools.evidence.verdicts import Verdict, duration_text, worst
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.table import resources_text, table
 from gpu_pools.text.terminal import coloured
@@ -40,7 +52,7 @@ def evidence_table(evidence: Evidence, *, colour: bool) -> str:
 def findings(evidence: Evidence) -> list[str]:
     """The lines below the table: what differs, what cannot be told, what is not proven, with causes and remedies."""
     groups = [*_groups("differs", differences(evidence)), *_groups("cannot tell", questions(evidence))]
-    return [*_replaced(evidence), *groups, *_unproven(evidence)]
+    return [*_replaced(evidence), *_strayed(evidence), *groups, *_unproven(evidence)]
 
 
 def _replaced(evidence: Evidence) -> Iterator[str]:
@@ -51,6 +63,21 @@ def _replaced(evidence: Evidence) -> Iterator[str]:
         yield f"    remedy: {remedy}"
         yield from (f"    {line}" for line in explained([incident]))
         yield f"    {plain(evidence.declared.namespace)}: {plain(evidence.replaced)}"
+
+
+def _strayed(evidence: Evidence) -> Iterator[str]:
+    lines = strayed(evidence)
+    if not lines:
+        return
+    incident, cause, remedy = STRAYED
+    verdicts = [stray.verdict for stray in evidence.strays if stray.verdict]
+    yield ""
+    yield f"{worst(verdicts).value if verdicts else 'note'}: {cause} ({incident})"
+    yield f"    remedy: {remedy}"
+    yield from (f"    {line}" for line in explained([incident]))
+    yield from (f"    {line}" for line in lines[:_MOST_LINES])
+    if len(lines) > _MOST_LINES:
+        yield f"    and {len(lines) - _MOST_LINES} more"
 
 
 def _rows(evidence: Evidence, pool: PoolEvidence) -> Iterator[tuple[tuple[str, ...], Verdict]]:

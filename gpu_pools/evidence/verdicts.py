@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +17,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.evidence.reports import CANNOT_TELL, DIFFERS, HOLDS, Report, ReportError, parse_report
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
+from gpu_pools.verifier.quantities import read_count
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpu_pools.evidence.declared import Declared, Pool
 
@@ -30,8 +31,9 @@ NVIDIA: Final = "nvidia.com/"
 GRACE_SECONDS: Final = 60.0
 #: `assert --wait` repeats a verdict that stays so often (gpu_pools/verifier/commands.py); it has no interval of its own.
 _ASSERT_SECONDS: Final = 300.0
+#: How annotations of verifiers, changes and repairs begin.
+_OURS: Final = "gpu-pools/"
 _STATUS: Final = {HOLDS: "True", DIFFERS: "False", CANNOT_TELL: "Unknown"}
-_SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
 
 
 class Verdict(Enum):
@@ -118,6 +120,24 @@ class PoolEvidence:
 
 
 @dataclass(frozen=True)
+class Stray:
+    """A node that has something of ours, and that no pool selects.
+
+    Attributes:
+        name: the node's.
+        pool: what that names as its pool; empty where it names none.
+        traces: what it has, in words.
+        verdict: DIFFERS where its last condition says so, else CANNOT_TELL; None where it is of another stack, or of a pool that
+            was taken out.
+    """
+
+    name: str
+    pool: str
+    traces: tuple[str, ...]
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All pools of a stack."""
 
@@ -127,11 +147,19 @@ class Evidence:
     pools: tuple[PoolEvidence, ...]
     #: How the program in the cluster is another than the deployed one; empty where it is not.
     replaced: str = ""
+    #: By name.
+    strays: tuple[Stray, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         """The worst."""
-        return worst([*(pool.verdict for pool in self.pools), *([Verdict.DIFFERS] if self.replaced else [])])
+        strays = [stray.verdict for stray in self.strays if stray.verdict]
+        return worst([*(pool.verdict for pool in self.pools), *strays, *([Verdict.DIFFERS] if self.replaced else [])])
+
+    @property
+    def short(self) -> tuple[PoolEvidence, ...]:
+        """The pools that have fewer nodes than they must have."""
+        return tuple(pool for pool in self.pools if len(pool.nodes) < pool.declared.min_nodes)
 
     @property
     def collected(self) -> str:
@@ -149,7 +177,42 @@ def judge(stack: str, declared: Declared, seen: Snapshot) -> Evidence:
     unseen, replaced = _program(declared, seen.config_maps)
     # Who could exchange the program could have had it report anything, before pods were held to its digest.
     pools = tuple(_judge_pool(declared, pool, chosen[pool.name], seen, unseen or replaced) for pool in declared.pools)
-    return Evidence(stack, declared, seen.time, pools, replaced)
+    return Evidence(stack, declared, seen.time, pools, replaced, tuple(_strays(declared, nodes, chosen)))
+
+
+def _strays(
+    declared: Declared, nodes: Sequence[Mapping[str, Any]], chosen: Mapping[str, list[Mapping[str, Any]]]
+) -> Iterator[Stray]:
+    """Nodes that have something of ours, and that no pool selects; who takes a node's labels off hides it otherwise."""
+    of_pools = {id(node) for those in chosen.values() for node in those}
+    for node in sorted(nodes, key=lambda one: str(_part(one, "metadata").get("name"))):
+        found = None if id(node) in of_pools else _stray(declared, node)
+        if found is not None:
+            yield found
+
+
+def _stray(declared: Declared, node: Mapping[str, Any]) -> Stray | None:
+    metadata = _part(node, "metadata")
+    label, annotations = _part(metadata, "labels").get(POOL_LABEL), _part(metadata, "annotations")
+    ours = [one for one in _list(_part(node, "status"), "conditions") if one.get("type") == declared.condition]
+    traces = [f"label {POOL_LABEL}={label}"] if label is not None else []
+    traces += [f"annotation {name}" for name in sorted(map(str, annotations)) if name.startswith(_OURS)]
+    traces += [f"condition {declared.condition}"] if ours else []
+    if not traces:
+        return None
+    names = [name for name in (_pool_of_report(annotations.get(declared.annotation)), str(label or "")) if name]
+    known = [name for name in names if name in {pool.name for pool in declared.pools}]
+    verdict = Verdict.DIFFERS if any(one.get("status") == _STATUS[DIFFERS] for one in ours) else Verdict.CANNOT_TELL
+    pool = next(iter([*known, *names]), "")
+    return Stray(str(metadata.get("name")), pool, tuple(traces), verdict if known or not names else None)
+
+
+def _pool_of_report(text: object) -> str:
+    """The pool that a report names; empty where none can be read."""
+    try:
+        return parse_report(text).pool if isinstance(text, str) else ""
+    except ReportError:
+        return ""
 
 
 def _program(declared: Declared, config_maps: Mapping[str, Mapping[str, str]] | str) -> tuple[str, str]:
@@ -218,7 +281,7 @@ def _expectation(
         return None, f"the ConfigMap {pool.config_map} does not hold the declared expectation"
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, Mapping) or not isinstance(document.get("node"), Mapping):
         return None, f"the ConfigMap {pool.config_map} holds no expectation of a node"
@@ -350,10 +413,9 @@ def _allocatable(status: Mapping[str, Any]) -> dict[str, int]:
     found = {}
     for name, value in _part(status, "allocatable").items():
         if name.startswith(NVIDIA):
-            match = re.fullmatch(r"(\d{1,12})([kMG]?)", str(value), re.ASCII)
-            count = int(match[1]) * _SUFFIXES[match[2]] if match else -1
-            if count:
-                found[name] = count
+            count = read_count(value)
+            if count != 0:
+                found[name] = -1 if count is None else count
     return found
 
 

@@ -15,8 +15,16 @@ _NOTHING_SAID = frozenset({"", "PodInitializing", "ContainerCreating"})
 
 def waiting(pods: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line for each pod that is not ready and says why, by node."""
-    waiting = ((_where(pod), list(_reasons(pod.get("status") or {}))) for pod in pods)
-    return sorted(f"{where}: {'; '.join(reasons)}" for where, reasons in waiting if reasons)
+    return sorted(filter(None, map(_line, pods)))
+
+
+def _line(pod: Mapping[str, Any]) -> str:
+    """Empty where it is ready, or says nothing."""
+    try:
+        reasons = list(_reasons(pod.get("status") or {}))
+        return f"{_where(pod)}: {'; '.join(reasons)}" if reasons else ""
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        return f"a pod cannot be read ({type(error).__name__})"
 
 
 def _where(pod: Mapping[str, Any]) -> str:

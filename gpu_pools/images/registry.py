@@ -37,6 +37,7 @@ from gpu_pools.images.registry_answers import (
     parts,
     token_of,
 )
+from gpu_pools.verifier.api import MALFORMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +78,7 @@ def _answer(name: ImageName, answer: queue.SimpleQueue[Said], seconds: float) ->
         answer.put(Said("unchecked", str(error)))
     except ssl.SSLCertVerificationError:
         answer.put(Said("unchecked", f"the certificate of {name.server}, or of where it sends to, is not trusted here"))
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, *MALFORMED) as error:
         answer.put(Said("unchecked", f"{name.server}: {type(error).__name__}"))
 
 

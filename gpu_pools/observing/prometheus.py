@@ -4,30 +4,41 @@ By its documentation (HTTP API): `POST /api/v1/query` takes a form, so that ques
 `{status, data: {resultType, result}}`, or `{status: error, errorType, error}` with 4xx or 5xx. `POST /api/v1/query_range` is the
 same for a value at each step of a time. `limit` bounds how many series it answers with; older ones do not heed it.
 
+An answer has a time in which it has to be there as a whole, whatever comes of it meanwhile, and a number of parts that it may
+have, since Python makes much of little. Points outside of the time that was asked about are left out, and so are series beyond
+those that were asked for.
+
 A token goes to the address that was named, by TLS, or to this machine itself, as with `kubectl port-forward`. No redirection is
 followed. No proxy is used, and no password is taken from the URL, since whoever lists processes reads it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import json
 import math
+import socket
 import ssl
+import threading
+import time
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from gpu_pools.observing.times import Window
 
-_SECONDS: Final = 120
-#: A fleet of 500 nodes with 5,000 pods answers with 2 MB.
-_MOST: Final = 256 << 20
+#: Of one answer, from the look-up of the host to its last byte: as long as Prometheus itself takes at most (query.timeout).
+_SECONDS: Final = 120.0
+#: A fleet of 500 nodes with 5,000 pods answers with 2 MB, a chart of 2,000 series with 20 MB.
+_MOST: Final = 64 << 20
+#: Objects, lists and their elements: such a chart has 2.2 million, and Python needs some hundred bytes for each.
+_MOST_PARTS: Final = 3_000_000
 _OK: Final = 200
 _Read = TypeVar("_Read")
 
@@ -73,11 +84,19 @@ class Prometheus:
         url: its address, with the path that is before `/api/v1`.
         token: a bearer token; empty: none.
         authorities: a file of certificates; None: those of this machine.
+        seconds: in which an answer has to be there.
+        ends: when no more is asked, on the clock of `time.monotonic`; None: never.
     """
 
     url: str
     token: str = ""
     authorities: Path | None = None
+    seconds: float = _SECONDS
+    ends: float | None = None
+
+    def within(self, seconds: float) -> Prometheus:
+        """The same, for several questions that have so long together."""
+        return replace(self, ends=time.monotonic() + seconds)
 
     def ask(self, expression: str, *, at: float | None = None, limit: int = 0) -> Sequence[Sample]:
         """What an expression is.
@@ -100,7 +119,7 @@ class Prometheus:
             CannotAskError: where there is no answer.
         """
         form = {"query": expression, "start": str(window.start), "end": str(window.end), "step": str(window.step)}
-        return self._asked("query_range", form, limit, "matrix", _row)
+        return self._asked("query_range", form, limit, "matrix", lambda one: _row(one, window))
 
     def _asked(self, what: str, form: Mapping[str, str], limit: int, kind: str, read: Callable[[Any], _Read]) -> Sequence[_Read]:
         try:
@@ -108,32 +127,77 @@ class Prometheus:
         except ssl.SSLCertVerificationError as error:
             remedy = "Name the file of its authority with --ca."
             raise CannotAskError(f"the certificate of {self.url} is not trusted: {error.verify_message}", remedy) from None
-        except (OSError, http.client.HTTPException) as error:
+        except TimeoutError:
+            remedy = "Ask about a shorter time, or a Prometheus that has less to do."
+            raise CannotAskError(f"{self.url} gives no whole answer in the time that it has", remedy) from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
             remedy = (
                 "Is it there? kubectl port-forward -n NAMESPACE svc/NAME 9090 brings one of a cluster to http://127.0.0.1:9090."
             )
             raise CannotAskError(f"{self.url} cannot be asked: {_reason(error)}", remedy) from None
-        return _results(self.url, status, body, lambda document: [read(one) for one in _rows(document, kind)])
+        return _results(self.url, status, body, lambda document: [read(one) for one in _rows(document, kind, limit)])
 
     def _post(self, path: str, form: Mapping[str, str]) -> tuple[int, bytes]:
         split = urllib.parse.urlsplit(self.url)
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json", "User-Agent": "gpu-pools"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        line = self._line(split)
-        try:
+        with self._line(split) as line:
             line.request("POST", f"{split.path.rstrip('/')}{path}", urllib.parse.urlencode(form), headers)
             answer = line.getresponse()
             return answer.status, answer.read(_MOST + 1)
-        finally:
-            line.close()
 
-    def _line(self, split: urllib.parse.SplitResult) -> http.client.HTTPConnection:
-        host = split.hostname or ""
-        if split.scheme == "http":
-            return http.client.HTTPConnection(host, split.port or 80, timeout=_SECONDS)
+    @contextlib.contextmanager
+    def _line(self, split: urllib.parse.SplitResult) -> Iterator[http.client.HTTPConnection]:
+        """A connection that ends by itself when the time is over.
+
+        Raises:
+            TimeoutError: when it is.
+        """
+        host, port = split.hostname or "", split.port or (80 if split.scheme == "http" else 443)
+        ends = time.monotonic() + self.seconds
+        ends = ends if self.ends is None else min(ends, self.ends)
+        if ends <= time.monotonic():
+            raise TimeoutError
+        with contextlib.closing(socket.create_connection((host, port), timeout=ends - time.monotonic())) as bare:
+            line = http.client.HTTPConnection(host, port)
+            try:
+                with _ended_at(bare, ends):
+                    line.sock = bare if split.scheme == "http" else self._secured(bare, host)
+                    yield line
+                if time.monotonic() >= ends:
+                    # What was shut down reads like an answer that has ended.
+                    raise TimeoutError
+            except (OSError, http.client.HTTPException):
+                if time.monotonic() >= ends:
+                    raise TimeoutError from None
+                raise
+            finally:
+                line.close()
+
+    def _secured(self, bare: socket.socket, host: str) -> ssl.SSLSocket:
         trusted = ssl.create_default_context(cafile=str(self.authorities) if self.authorities else None)
-        return http.client.HTTPSConnection(host, split.port or 443, timeout=_SECONDS, context=trusted)
+        return trusted.wrap_socket(bare, server_hostname=host)
+
+
+@contextlib.contextmanager
+def _ended_at(bare: socket.socket, ends: float) -> Iterator[None]:
+    """Shut a connection down at a moment: time limits of sockets are for each read, and a server may go on for ever."""
+    # The connection as such, whatever becomes of this socket: TLS takes it over.
+    with contextlib.closing(bare.dup()) as connection:
+
+        def shut() -> None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(max(0.0, ends - time.monotonic()), shut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
 
 def refused(url: str, *, with_token: bool) -> str:
@@ -170,11 +234,13 @@ def _reason(error: Exception) -> str:
 def _results(url: str, status: int, body: bytes, read: Callable[[Any], Sequence[_Read]]) -> Sequence[_Read]:
     if len(body) > _MOST:
         raise RefusedError(f"{url} answers with more than {_MOST} bytes", "Ask about a shorter time.")
+    if sum(map(body.count, (b"{", b"[", b","))) > _MOST_PARTS:
+        raise RefusedError(f"{url} answers with more than {_MOST_PARTS} values", "Ask about a shorter time.")
     try:
         document = json.loads(body)
         if status == _OK:
             return read(document)
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         document = None
     said = document.get("error") if isinstance(document, dict) else None
     if isinstance(said, str):
@@ -188,21 +254,23 @@ def _remedy(status: int) -> str:
     return "Name its address as it is before /api/v1; where it gives up ask about a shorter time."
 
 
-def _rows(document: Any, kind: str) -> Sequence[Any]:  # noqa: ANN401 - what others wrote
+def _rows(document: Any, kind: str, limit: int) -> Sequence[Any]:  # noqa: ANN401 - what others wrote
     data = document["data"]
     if document["status"] != "success" or data["resultType"] != kind:
         raise ValueError("another kind of answer")
-    found: Sequence[Any] = data["result"]
-    return found
+    found = data["result"]
+    if not isinstance(found, list):
+        raise TypeError("no list")
+    return found[:limit] if limit else found
 
 
 def _sample(one: Any) -> Sample:  # noqa: ANN401 - what others wrote
     return Sample(_labels(one), float(one["value"][1]))
 
 
-def _row(one: Any) -> Row:  # noqa: ANN401 - what others wrote
+def _row(one: Any, window: Window) -> Row:  # noqa: ANN401 - what others wrote
     pairs = [(float(time), float(value)) for time, value in one["values"]]
-    return Row(_labels(one), [pair for pair in pairs if all(map(math.isfinite, pair))])
+    return Row(_labels(one), [pair for pair in pairs if window.start <= pair[0] <= window.end and math.isfinite(pair[1])])
 
 
 def _labels(one: Any) -> Mapping[str, str]:  # noqa: ANN401 - what others wrote

@@ -7,7 +7,8 @@ server which pod it is of, so it is held to the changer's own node and to those 
 and no node, and the policy sees nothing else. So a stolen changer's token may ask for the eviction of any pod outside the
 namespaces below; disruption budgets hold against it.
 
-To find who holds a GPU of its node it must list pods, which RBAC grants for all nodes or none.
+To find who holds a GPU of its node it must list pods, which RBAC grants for all nodes or none. A pod that names a DaemonSet as
+its owner is believed only where that DaemonSet exists, so it reads those, too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def changer_rules() -> list[dict[str, Any]]:
     return [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]},
         {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+        {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]},
     ]
 
 

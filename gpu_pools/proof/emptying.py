@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
-from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over
+from gpu_pools.verifier.api import ApiError, shaped
+from gpu_pools.verifier.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over, read_pods
 from gpu_pools.verifier.moments import moment
-from gpu_pools.verifier.steps import COMES_BACK, Mark, read_mark
+from gpu_pools.verifier.owners import Owners
+from gpu_pools.verifier.steps import Mark, movable, read_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,6 +82,7 @@ class Emptying:
             message = f"nodes of pool {self.pool} could not be given back: {error}. Deploy again."
             raise NotEmptiedError(message) from None
 
+    @shaped("nodes of the pool")
     def _give_back(self) -> None:
         for node in self._nodes(f"{GENERATION_LABEL}={self.generation}"):
             if _ours(node):
@@ -116,6 +118,7 @@ class Emptying:
                 raise self._not_emptied(away or f"these pods did not go in {self.seconds:g} s: {self._named(left)}")
             self.sleep(pause)
 
+    @shaped("nodes of the pool")
     def _refuse_unproven(self) -> None:
         """Once, and before anything is done.
 
@@ -133,6 +136,7 @@ class Emptying:
             raise NotEmptiedError(message)
         self.proven = False
 
+    @shaped("nodes of the pool")
     def _look(self) -> tuple[list[dict[str, Any]], tuple[Holder, ...]]:
         """The old nodes, cordoned, and the pods that are to leave them."""
         nodes = list(self._old())
@@ -147,7 +151,13 @@ class Emptying:
         """Those on these nodes that can be elsewhere."""
         names = {node["metadata"]["name"] for node in nodes}
         listed = self.api.get(_PODS).get("items") or [] if names else []
-        return tuple(as_holder(pod, {}) for pod in listed if pod["spec"].get("nodeName") in names and _moves(pod))
+
+        def read(pod: Mapping[str, Any]) -> Holder | None:
+            there = pod["spec"].get("nodeName") in names and not is_over(pod)
+            return as_holder(pod, {}) if there else None
+
+        # What comes back onto the very node goes with it.
+        return tuple(filter(movable, read_pods(listed, read, Owners(self.api))))
 
     def _nodes(self, generations: str) -> Iterator[dict[str, Any]]:
         listed = self.api.get(_NODES, labelSelector=f"{POOL_LABEL}={self.pool},{generations}")
@@ -202,8 +212,3 @@ def _ours(node: Mapping[str, Any]) -> bool:
 def _is_proven(node: Mapping[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or []
     return any((one.get("type"), one.get("status")) == (CONDITION, "True") for one in conditions)
-
-
-def _moves(pod: Mapping[str, Any]) -> bool:
-    """Whether it can be elsewhere: not over, and nothing that comes back onto the very node."""
-    return not is_over(pod) and as_holder(pod, {}).owner not in COMES_BACK

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.proof.rollout_end import Counts, Ends, Seen, counts, ends, lost, mark_of, only_waits, stands_still
 from gpu_pools.text.harmless import line
-from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.moments import moment
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ class RolloutWait:
             self._began = self.now()
         return self.now() - self._began
 
+    @shaped("the rollout")
     def _is_over(self) -> bool:
         """One look."""
         path = f"/apis/apps/v1/namespaces/{self.place.namespace}/daemonsets/{self.place.daemon_set}"

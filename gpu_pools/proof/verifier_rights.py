@@ -46,11 +46,12 @@ _MOST_CHANGE: Final = 8 * 1024
 STARTUP_TAINT: Final = startup_taint.STARTUP_TAINT.key
 #: What a verifier calls itself to the API server (gpu_pools/verifier/api.py).
 FIELD_MANAGER: Final = "gpu-pools-verifier"
-#: Characters. Those of annotation and message are the verifier's own bounds (gpu_pools/verifier/evidence.py,
-#: gpu_pools/verifier/mark.py).
+#: Bytes, as whoever stores and sends the node has them: a character has up to four. Those of annotation and message are the
+#: verifier's own bounds (gpu_pools/verifier/evidence.py, gpu_pools/verifier/mark.py).
 MOST_ANNOTATION: Final = 16 * 1024
 MOST_MESSAGE: Final = 1024
 _MOST_REASON: Final = 64
+_MESSAGE, _REASON = "one.?message.orValue('')", "one.?reason.orValue('')"
 _STATUS: Final = "request.?subResource.orValue('') == 'status'"
 _CONDITION_FIELDS: Final = ("type", "status", "reason", "message", "lastHeartbeatTime", "lastTransitionTime")
 #: Of an object's updates the API server keeps so many managers apart (apiserver, managedfields/capmanagers.go); the oldest are
@@ -111,14 +112,14 @@ def policy_spec(*, changers: bool = False) -> dict[str, Any]:
                 f"of a node's status a verifier changes its condition {CONDITION} only",
             ),
             _rule(
-                f"variables.report == {_report('oldObject')} || {_STATUS} && size(variables.report) <= {MOST_ANNOTATION}",
-                f"the annotation {ANNOTATION} is written with the status, and has at most {MOST_ANNOTATION} characters",
+                f"variables.report == {_report('oldObject')} || {_STATUS} && {_bytes('variables.report')} <= {MOST_ANNOTATION}",
+                f"the annotation {ANNOTATION} is written with the status, and has at most {MOST_ANNOTATION} bytes",
             ),
             _rule(
                 f"size(variables.mine) <= 1 && variables.mine.all(one, one.all(key, key in {list(_CONDITION_FIELDS)}) "
-                f"&& size(one.?message.orValue('')) <= {MOST_MESSAGE} && size(one.?reason.orValue('')) <= {_MOST_REASON} "
+                f"&& {_bytes(_MESSAGE)} <= {MOST_MESSAGE} && {_bytes(_REASON)} <= {_MOST_REASON} "
                 "&& one.status in ['True', 'False', 'Unknown'])",
-                f"a node has one condition {CONDITION}, whose message has at most {MOST_MESSAGE} characters",
+                f"a node has one condition {CONDITION}, whose message has at most {MOST_MESSAGE} bytes",
             ),
             _rule(
                 f"dyn(request.options).?fieldManager.orValue('') == '{FIELD_MANAGER}'",
@@ -152,10 +153,11 @@ def _writers(*, changers: bool) -> list[dict[str, str]]:
     stays, message = _writers_stay(), "a verifier leaves who wrote what on a node as it is told there"
     if not changers:
         return [_rule(stays, message)]
-    size = f"size({_field('object', 'metadata.annotations')}[?'{CHANGE_ANNOTATION}'].orValue('')) <= {_MOST_CHANGE}"
+    text = f"{_field('object', 'metadata.annotations')}[?'{CHANGE_ANNOTATION}'].orValue('')"
+    size = f"{_bytes(text)} <= {_MOST_CHANGE}"
     return [
         _rule(_or_of_a_changer(stays, "true"), message),
-        _rule(size, f"the annotation {CHANGE_ANNOTATION} has at most {_MOST_CHANGE} characters"),
+        _rule(size, f"the annotation {CHANGE_ANNOTATION} has at most {_MOST_CHANGE} bytes"),
     ]
 
 
@@ -199,6 +201,11 @@ def _rule(expression: str, message: str) -> dict[str, str]:
 
 def _field(where: str, path: str) -> str:
     return ".?".join((f"dyn({where})", *path.split(".")))
+
+
+def _bytes(text: str) -> str:
+    """How long a text is in UTF-8; CEL's own size of a text counts characters."""
+    return f"size(bytes({text}))"
 
 
 def _report(where: str) -> str:

@@ -2,6 +2,9 @@
 
 A report counts if it is a fresh one of the deployed program about the deployed expectation (gpu_pools/evidence/verdicts.py). What
 mig-manager hangs in is read off the labels, too: then no verifier may be able to say so.
+
+A pod's labels are its author's, so they say nothing alone: the operator's pods are those of its namespace, which is the stack's,
+that belong to a DaemonSet there. Only such pods, and the verifiers, are ever deleted without an eviction.
 """
 
 from __future__ import annotations
@@ -14,15 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.evidence.cluster import config_maps_of
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
-from gpu_pools.repairing.steps import OF_THE_NODE, Seen, read_mark
+from gpu_pools.repairing.steps import OF_THE_NODE, Mark, Seen, read_mark
 from gpu_pools.repairing.ways import APPS, Finding, Way
-from gpu_pools.verifier.api import ApiError
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.causes import cause
 from gpu_pools.verifier.living_node import ANNOTATION as CHANGING
-from gpu_pools.verifier.living_node import LivingNode, as_holder, holder_of, is_over
+from gpu_pools.verifier.living_node import LivingNode, as_holder, holders_among, is_over, read_pods
 from gpu_pools.verifier.marks import changed_label
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
-from gpu_pools.verifier.steps import Holder, hangs, is_paused
+from gpu_pools.verifier.owners import Owners
+from gpu_pools.verifier.steps import hangs, is_paused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +57,7 @@ class Look:
         evidence: what is to be said of it.
         findings: what is wrong with it, the most important first.
         pods: all that are on it.
+        owned: uids of those of the operator and of the verifiers that belong to a DaemonSet.
     """
 
     node: dict[str, Any]
@@ -60,11 +66,7 @@ class Look:
     evidence: NodeEvidence
     findings: tuple[Finding, ...]
     pods: Sequence[Mapping[str, Any]]
-
-    @property
-    def operators(self) -> str:
-        """The namespace of the GPU operator."""
-        return _operators(self.pods)
+    owned: frozenset[str]
 
     def starting(self, ways: Sequence[Way], verifiers: str) -> tuple[Mapping[str, Any], ...]:
         """The pods that start anew for this, in their order; the verifier at last, so that its report is of what is then.
@@ -76,11 +78,13 @@ class Look:
         if Way.REPLACE in ways:
             return ()
         apps = [APPS[way] for way in ways if way in APPS]
-        found = [pod for app in apps for pod in self.pods if _app(pod) == app]
+        owned = [pod for pod in self.pods if pod["metadata"]["uid"] in self.owned]
+        operands = [pod for pod in owned if pod["metadata"]["namespace"] == OPERATOR_NAMESPACE]
+        found = [pod for app in apps for pod in operands if _app(pod) == app]
         if Way.POD in ways:
             stuck = {one.where.removeprefix("pod ") for one in self.findings if one.cause == "config-wedged"}
-            found += [pod for pod in self.pods if _path(pod) in stuck]
-        return (*found, *(pod for pod in self.pods if pod["metadata"]["namespace"] == verifiers))
+            found += [pod for pod in operands if _path(pod) in stuck]
+        return (*found, *(pod for pod in owned if pod["metadata"]["namespace"] == verifiers))
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class Looker:
     declared: Declared
     config_maps: Mapping[str, Mapping[str, str]]
 
+    @shaped("a node, or what is on it")
     def look(self) -> Look:
         """What is there now.
 
@@ -116,15 +121,19 @@ class Looker:
                 raise NoNodeError(self.name) from None
             raise
         pods = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}").get("items") or []
+        owners, named = Owners(self.api), [pod for pod in pods if _is_named(pod)]
+        owned = _owned(named, (OPERATOR_NAMESPACE, self.declared.namespace), owners)
         judged = judge(self.stack, self.declared, Snapshot(dt.datetime.now(dt.UTC), [node], self.config_maps))
         for pool in judged.pools:
             for evidence in pool.nodes:
                 findings = _findings(node, evidence)
-                return Look(node, pool.declared.name, _seen(node, pods, evidence, findings), evidence, findings, pods)
+                seen = _seen(node, _Pods(pods, named, owned, owners), evidence, findings)
+                return Look(node, pool.declared.name, seen, evidence, findings, named, owned)
         pools = ", ".join(sorted(pool.name for pool in self.declared.pools))
         message = f"{self.name} is not a node of a pool of {self.stack}."
         raise EvidenceError(message, f"Its pools are {pools}; each node has its pool's label.")
 
+    @shaped("the nodes of a pool")
     def pool(self, name: str) -> PoolEvidence:
         """What is to be said of a pool.
 
@@ -137,9 +146,18 @@ class Looker:
         judged = judge(self.stack, self.declared, Snapshot(dt.datetime.now(dt.UTC), nodes, self.config_maps))
         return next(pool for pool in judged.pools if pool.declared.name == name)
 
+    def nodes(self) -> list[dict[str, Any]]:
+        """All nodes of the cluster.
+
+        Raises:
+            ApiError: where the API does not answer, or refuses.
+        """
+        found = self.api.get("/api/v1/nodes").get("items")
+        return [node for node in found if isinstance(node, dict)] if isinstance(found, list) else []
+
     def living(self, look: Look) -> LivingNode:
         """The node, to be written to."""
-        return LivingNode(self.api, self.name, look.operators, ANNOTATION)
+        return LivingNode(self.api, look.evidence.name, OPERATOR_NAMESPACE, ANNOTATION)
 
 
 def looker_at(api: Client, name: str, stack: str, declared: Declared) -> Looker:
@@ -157,20 +175,36 @@ def being_changed(node: Mapping[str, Any]) -> str:
     return str((node["metadata"].get("annotations") or {}).get(CHANGING) or "")
 
 
-def _seen(node: dict[str, Any], pods: Sequence[dict[str, Any]], evidence: NodeEvidence, findings: tuple[Finding, ...]) -> Seen:
-    operators = _operators(pods)
-    holders = [holder_of(pod) for pod in pods if pod["metadata"]["namespace"] != operators]
-    holding = tuple(one for one in holders if one is not None)
+@dataclass(frozen=True)
+class _Pods:
+    """The pods of a node.
+
+    Attributes:
+        listed: as the API gave them.
+        named: those that say who they are.
+        owned: as Look has it.
+        owners: tells which owners there are.
+    """
+
+    listed: Sequence[Any]
+    named: Sequence[Mapping[str, Any]]
+    owned: frozenset[str]
+    owners: Owners
+
+
+def _seen(node: dict[str, Any], pods: _Pods, evidence: NodeEvidence, findings: tuple[Finding, ...]) -> Seen:
+    holding = holders_among(pods.listed, OPERATOR_NAMESPACE, pods.owners)
     held = {one.uid for one in holding}
-    others = (_other(pod) for pod in pods if pod["metadata"]["uid"] not in held)
+    rest = [pod for pod in pods.named if pod["metadata"]["uid"] not in held]
+    others = read_pods(rest, lambda pod: None if is_over(pod) else as_holder(pod, {}), pods.owners)
     counts = evidence.report is not None and evidence.verdict is not Verdict.STALE
     return Seen(
         cordoned=bool((node.get("spec") or {}).get("unschedulable")),
         ready=evidence.ready,
-        mark=read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION)),
+        mark=_mark(node, pods),
         holders=holding,
-        others=tuple(one for one in others if one is not None),
-        pods={str(pod["metadata"]["uid"]): _path(pod) for pod in pods},
+        others=tuple(one for one in others if one.owner not in OF_THE_NODE),
+        pods={str(pod["metadata"]["uid"]): _path(pod) for pod in pods.named},
         boot=str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID") or ""),
         report=str(evidence.report.document["time"]) if evidence.report else "-",
         causes=tuple(one.cause for one in findings) if counts else None,
@@ -178,10 +212,26 @@ def _seen(node: dict[str, Any], pods: Sequence[dict[str, Any]], evidence: NodeEv
     )
 
 
-def _other(pod: Mapping[str, Any]) -> Holder | None:
-    """A pod that holds no GPU, where it can go elsewhere."""
-    found = as_holder(pod, {})
-    return None if found.owner in OF_THE_NODE or is_over(pod) else found
+def _mark(node: Mapping[str, Any], pods: _Pods) -> Mark | None:
+    """The mark on the node, which its kubelet can write, too: of the pods that it names only those count that may start anew."""
+    mark = read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
+    if mark is None:
+        return None
+    others = {pod["metadata"]["uid"] for pod in pods.named} - pods.owned
+    return replace(mark, pods=tuple(uid for uid in mark.pods if uid not in others))
+
+
+def _owned(pods: Sequence[Mapping[str, Any]], namespaces: tuple[str, ...], owners: Owners) -> frozenset[str]:
+    """The uids of those in these namespaces that belong to a DaemonSet."""
+    inside = [pod for pod in pods if pod["metadata"]["namespace"] in namespaces]
+    found = read_pods(inside, lambda pod: as_holder(pod, {}), owners)
+    return frozenset(one.uid for one in found if one.owner == "DaemonSet")
+
+
+def _is_named(pod: object) -> bool:
+    """Whether it is an object that says who it is."""
+    metadata = pod.get("metadata") if isinstance(pod, dict) else None
+    return isinstance(metadata, dict) and all(isinstance(metadata.get(key), str) for key in ("namespace", "name", "uid"))
 
 
 def _findings(node: dict[str, Any], evidence: NodeEvidence) -> tuple[Finding, ...]:
@@ -215,13 +265,9 @@ def _known(key: str, where: str) -> Finding:
     return Finding(key, where, known.text, known.remedy)
 
 
-def _operators(pods: Sequence[Mapping[str, Any]]) -> str:
-    """The namespace in which the operator's own pods are; empty where none is on the node."""
-    return next((str(pod["metadata"]["namespace"]) for pod in pods if _app(pod) in APPS.values()), "")
-
-
 def _app(pod: Mapping[str, Any]) -> str:
-    return str((pod["metadata"].get("labels") or {}).get("app") or "")
+    labels = pod["metadata"].get("labels")
+    return str(labels.get("app") or "") if isinstance(labels, dict) else ""
 
 
 def _path(pod: Mapping[str, Any]) -> str:

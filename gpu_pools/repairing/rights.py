@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.repairing.steps import leaving
+from gpu_pools.verifier.api import shaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +57,7 @@ def missing(api: Client, rights: Sequence[Right]) -> tuple[Right, ...]:
     return tuple(right for right in rights if not _has(api, right))
 
 
+@shaped("the review of a right")
 def _has(api: Client, right: Right) -> bool:
     resource, _, subresource = right.resource.partition("/")
     asked = {"verb": right.verb, "resource": resource, "subresource": subresource, "namespace": right.namespace}

@@ -88,7 +88,7 @@ def read_mark(text: str | None) -> Mark | None:
             last=str(found["last"]),
             upgrade=found["upgrade"] is True,
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Mark("repair", cordoned=False, since="")
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.stack.kubernetes_names import TAINT_EFFECTS, label_value, qualified_name
 from gpu_pools.text.nested import at
+from gpu_pools.verifier.quantities import PLACES, read_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,11 +40,6 @@ _VOLUME_NAMES: Final[tuple[Place, ...]] = (
 )  # fmt: skip
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64}")
-_QUANTITY: Final = re.compile(r"([+-]?[0-9]*\.?[0-9]+|[+-]?[0-9]+\.)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]+)?")
-_UNITS: Final[Mapping[str, Decimal]] = {
-    **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
-    **{unit: Decimal(1000) ** power for power, unit in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)},
-}
 _STANDARD_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _MOST_PERCENT: Final = 100
 #: By what the operator knows a GPU node (gpuNodeLabels of controllers/state_manager.go): fields of a PCI label.
@@ -212,16 +208,8 @@ def _resources(values: Mapping[str, object], operand: Place) -> Iterator[Refused
 
 def quantity(value: object) -> Decimal | None:
     """An amount as Kubernetes reads it; None where it refuses it."""
-    if isinstance(value, bool):
-        return None
-    match = _QUANTITY.fullmatch(str(value))
-    if match is None:
-        return None
-    unit = match[2] or ""
-    try:
-        return Decimal(match[1]) * _UNITS[unit] if unit in _UNITS else Decimal(f"{match[1]}{unit}")
-    except InvalidOperation:
-        return None
+    amount = read_amount(value)
+    return None if amount is None else Decimal(amount).scaleb(-PLACES)
 
 
 def _sources(values: Mapping[str, object]) -> Iterator[Refused]:

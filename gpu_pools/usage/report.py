@@ -177,8 +177,11 @@ def _pods(answers: Answers, over: Span, tools: Mapping[str, _Costs]) -> Iterator
         holder = row.key(*_HOLDER)
         pool, instance, namespace, pod, resource = row.key(POOL, *_HOLDER, "resource")
         allocated = over.hours(row.value)
-        measured = allocated * min(1.0, told.get(holder, 0) / there[*holder, resource])
-        wasted = measured * idle[holder] / rows[holder] if holder in rows else None
+        steps, unused = rows.get(holder), idle.get(holder)
+        is_told = bool(steps) and unused is not None
+        # Without its own counts nothing of it is known to have been measured.
+        measured = allocated * (_part(told.get(holder), there.get((*holder, resource))) or 0) if is_told else 0.0
+        wasted = min(measured, measured * unused / steps) if steps and unused is not None else None
         costs = tools[pool]
         yield PodUsage(
             pool,
@@ -190,16 +193,24 @@ def _pods(answers: Answers, over: Span, tools: Mapping[str, _Costs]) -> Iterator
             None if wasted is None else measured - wasted,
             wasted,
             allocated - measured,
-            active[holder] / rows[holder] if holder in rows and holder in active else None,
+            _part(active.get(holder), rows.get(holder)),
             costs.cost(resource, allocated),
             None if wasted is None else costs.cost(resource, wasted),
         )
 
 
+def _part(sum_of: float | None, count: float | None) -> float | None:
+    """A mean of shares of a whole; None where it is not known."""
+    return None if sum_of is None or not count else min(1.0, sum_of / count)
+
+
 def _units(answers: Answers, over: Span, series: str, key: Sequence[str]) -> Iterator[UnitUsage]:
     counts = _by(answers.counts[series], *key)
     for row in sorted(answers.sums[series], key=lambda one: one.key(*UNIT_KEY)):
-        steps = counts[row.key(*key)]
+        steps = counts.get(row.key(*key))
+        if not steps:
+            # Told as missing of its pool.
+            continue
         instance, pool, gpu, uuid, number, profile = row.key(*UNIT_KEY)
         yield UnitUsage(pool, instance, gpu, uuid, number, profile, over.hours(steps), row.value / steps)
 
@@ -230,8 +241,21 @@ def _pool(pool: PoolPlan, answers: Answers, over: Span, pods: Iterable[PodUsage]
         None if costs.node is None or not nodes else costs.node * nodes,
         _known(pod.idle_cost for pod in own) if known and costs.node is not None else None,
         _free_cost(pool.name, answers, over, costs) if known else None,
-        tuple(_missing(total, nodes, costs, priced=priced)),
+        (*_missing(total, nodes, costs, priced=priced), *_uncounted(pool.name, answers)),
     )
+
+
+def _uncounted(pool: str, answers: Answers) -> Iterator[str]:
+    """Series with rows of which Prometheus says a sum, and not in how many steps they were there."""
+    for series, rows in answers.sums.items():
+        counted = {_labels(row) for row in answers.counts[series] if row.value}
+        lost = sum(row.labels.get(POOL) == pool and _labels(row) not in counted for row in rows)
+        if lost:
+            yield f"{series}: of {lost} of its rows Prometheus does not say how long they were there"
+
+
+def _labels(row: Sample) -> frozenset[tuple[str, str]]:
+    return frozenset(row.labels.items())
 
 
 def _known(values: Iterable[float | None]) -> float | None:

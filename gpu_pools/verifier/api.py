@@ -6,6 +6,7 @@ asked says what it means.
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import http.client
 import json
@@ -44,6 +45,27 @@ class ApiError(Exception):
         self.request = request
         self.status = status
         self.message = message
+
+
+#: What Python raises where an answer has another form than was thought, or a value is of another type.
+MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@contextlib.contextmanager
+def shaped(request: str) -> Iterator[None]:
+    """Read an answer: where it has another form than Kubernetes documents, that is an ApiError as any other.
+
+    Args:
+        request: what was asked for, for messages.
+
+    Raises:
+        ApiError: where it has.
+    """
+    try:
+        yield
+    except MALFORMED as error:
+        why = f"the answer has another form than Kubernetes documents: {error!r}"
+        raise ApiError(request, None, why[:_MESSAGE_LENGTH]) from None
 
 
 class Client(Protocol):

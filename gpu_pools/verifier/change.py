@@ -206,6 +206,9 @@ class Change:
         elif step is Step.STOPPED and self._would_go(seen):
             self.node.mark(node, marked(self.target, seen, moment(self.wall())), cordoned=True)
         else:
+            if step is Step.BLOCKED and seen.turn and seen.mark is None:
+                # It took its turn before the pods came, and has not begun.
+                self.turns.free()
             self._fail(node, seen.mark, _why_not(step, seen))
 
     def _as_declared(self, labels: Mapping[str, str], mark: Mark | None, held: bool) -> bool:  # noqa: FBT001 - as it is called

@@ -3,6 +3,9 @@
 Each write names the version of the node that it was decided on, so that nothing is done to a node that has changed meanwhile.
 Of pods only those that hold GPUs are looked at. Those of the operator's namespace are left out: what checks the GPUs there ends
 by itself, and mig-manager removes it.
+
+Whoever may create a pod decides what is in it, so nothing of a pod is believed that its author could have made up. A pod whose
+amount is not a count, or that cannot be read, counts as one that holds GPUs, and is named in what is said. It ends no look.
 """
 
 from __future__ import annotations
@@ -10,13 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from .api import ApiError
+from .api import ApiError, shaped
 from .marks import listed_by_nfd
-from .node import quantity
+from .owners import Owners, owner_of
+from .quantities import LARGEST, read_count
 from .steps import Holder, Mark, Seen, is_paused, read_mark, uncordons
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from .api import Client
 
@@ -48,6 +52,7 @@ class LivingNode:
         """The object."""
         return self.api.get(self._path)
 
+    @shaped("a node")
     def seen(
         self,
         node: dict[str, Any],
@@ -83,8 +88,7 @@ class LivingNode:
     def holders(self) -> tuple[Holder, ...]:
         """The pods that hold its GPUs."""
         listed = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}")
-        found = [holder_of(pod) for pod in listed.get("items") or [] if pod["metadata"]["namespace"] != self.operators]
-        return tuple(one for one in found if one is not None)
+        return holders_among(_items(listed), self.operators, Owners(self.api))
 
     def set_labels(self, node: dict[str, Any], labels: Mapping[str, str]) -> None:
         """Set labels."""
@@ -94,6 +98,7 @@ class LivingNode:
         """Write the mark, and in the same request cordon or uncordon; None leaves that as it is."""
         self._write(node, {"annotations": {self.annotation: mark.text()}}, cordoned)
 
+    @shaped("a node")
     def give_back(self, node: dict[str, Any]) -> bool:
         """Take the mark away, and what was cordoned for it; whether there was anything."""
         annotations = node["metadata"].get("annotations") or {}
@@ -128,6 +133,7 @@ class LivingNode:
             return "" if error.status == _NOT_FOUND else error.message
         return ""
 
+    @shaped("pods of mig-manager")
     def restart_mig_manager(self) -> None:
         """Delete the pods of mig-manager on this node: a new one begins the change anew and brings its clients back."""
         self._delete_operand("nvidia-mig-manager")
@@ -147,6 +153,7 @@ class LivingNode:
     def _path(self) -> str:
         return f"/api/v1/nodes/{self.name}"
 
+    @shaped("a node")
     def _write(self, node: dict[str, Any], metadata: dict[str, Any], cordoned: bool | None = None) -> None:  # noqa: FBT001
         body: dict[str, Any] = {"metadata": {**metadata, "resourceVersion": node["metadata"]["resourceVersion"]}}
         if cordoned is not None:
@@ -176,34 +183,79 @@ def despite_others(change: Callable[[], object]) -> None:
     change()
 
 
+def _items(listed: Mapping[str, Any]) -> list[Any]:
+    """The objects of a list. Anything else is one object that nobody can read, so that it does not pass for an empty list."""
+    found = listed.get("items")
+    return [] if found is None else found if isinstance(found, list) else [found]
+
+
 def _offered(node: dict[str, Any]) -> dict[str, int]:
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return {name: quantity(count) for name, count in allocatable.items() if name.startswith(_NVIDIA)}
+    read = {name: read_count(count) for name, count in allocatable.items() if name.startswith(_NVIDIA)}
+    return {name: count for name, count in read.items() if count is not None}
 
 
 def _pod_path(pod: Holder) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
-def holder_of(pod: dict[str, Any]) -> Holder | None:
-    """The pod where it holds GPUs: it is bound to the node, and not over."""
+def holders_among(pods: Iterable[Any], operators: str, owners: Owners) -> tuple[Holder, ...]:
+    """The pods that hold GPUs, wherever one of them cannot be read.
+
+    Args:
+        pods: the objects.
+        operators: the namespace of the GPU operator, whose pods are left out.
+        owners: tells which owners there are.
+
+    Raises:
+        ApiError: where the owners of a pod cannot be looked up.
+    """
+    return read_pods(pods, lambda pod: None if pod["metadata"]["namespace"] == operators else holder_of(pod), owners)
+
+
+def read_pods(pods: Iterable[Any], read: Callable[[Mapping[str, Any]], Holder | None], owners: Owners) -> tuple[Holder, ...]:
+    """The pods that are chosen, each with an owner that exists.
+
+    Args:
+        pods: the objects.
+        read: gives a pod where it is chosen; one that it cannot read is chosen, too.
+        owners: tells which owners there are.
+
+    Raises:
+        ApiError: where the owners of a pod cannot be looked up.
+    """
+    found: list[Holder] = []
+    for pod in pods:
+        try:
+            holder = read(pod)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            holder = _unreadable(pod, error)
+        if holder is not None:
+            found.append(owners.checked(holder, pod))
+    return tuple(found)
+
+
+def holder_of(pod: Mapping[str, Any]) -> Holder | None:
+    """The pod where it holds GPUs: it is bound to the node, and not over. Its owner is what the pod says of itself."""
+    if is_over(pod):
+        return None
     spec = pod["spec"]
     holds: dict[str, int] = {}
     for container in spec.get("containers") or []:
         for name, count in _gpus(container).items():
-            holds[name] = holds.get(name, 0) + count
+            holds[name] = min(LARGEST, holds.get(name, 0) + count)
     for container in spec.get("initContainers") or []:
         for name, count in _gpus(container).items():
             holds[name] = max(holds.get(name, 0), count)
-    return as_holder(pod, holds) if holds and not is_over(pod) else None
+    return as_holder(pod, holds) if holds else None
 
 
 def as_holder(pod: Mapping[str, Any], holds: Mapping[str, int]) -> Holder:
-    """A pod as whoever empties a node sees it, with what it holds."""
+    """A pod as whoever empties a node sees it, with what it holds; its owner is what the pod says of itself."""
     metadata = pod["metadata"]
-    owners = [one["kind"] for one in metadata.get("ownerReferences") or [] if one.get("controller")]
     leaves = bool(metadata.get("deletionTimestamp"))
-    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], owners[0] if owners else "", holds, leaves)
+    note = "asks for GPUs by an amount that is not a count" if LARGEST in holds.values() else ""
+    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], owner_of(pod), holds, leaves, note)
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
@@ -211,8 +263,18 @@ def is_over(pod: Mapping[str, Any]) -> bool:
     return (pod.get("status") or {}).get("phase") in _OVER
 
 
-def _gpus(container: dict[str, Any]) -> dict[str, int]:
+def _unreadable(pod: object, error: Exception) -> Holder:
+    """A pod of which nobody can say what it holds."""
+    metadata = pod.get("metadata") if isinstance(pod, dict) else None
+    known = metadata if isinstance(metadata, dict) else {}
+    namespace, name, uid = (str(known.get(key) or "unknown") for key in ("namespace", "name", "uid"))
+    return Holder(namespace, name, uid, "", {}, note=f"cannot be read, so it may hold GPUs: {error!r:.80}")
+
+
+def _gpus(container: Mapping[str, Any]) -> dict[str, int]:
+    """Resource -> count that a container holds; LARGEST where what is written is not a count."""
     # Of such a resource request and limit are equal (kubernetes.io, manage-gpus), and one of them may be left out.
     resources = container.get("resources") or {}
     written = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return {name: int(count) for name, count in written.items() if name.startswith(_NVIDIA) and int(count)}
+    read = {name: read_count(count) for name, count in written.items() if name.startswith(_NVIDIA)}
+    return {name: LARGEST if count is None else count for name, count in read.items() if count != 0}

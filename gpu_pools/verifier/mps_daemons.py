@@ -4,6 +4,10 @@ A daemon leaves no trace in NVML until a client comes, and then only for who sha
 driver 580). So the node's list of processes is read: names, control groups and mounts, no more. A daemon in a PID namespace of
 its own serves every process that reaches its pipes (seen there, too), so what tells a tenant's own daemon from one of the node
 is whether its pod has a folder for pipes that is the node's.
+
+A process chooses its arguments, and whoever writes a pod chooses where its own volumes are mounted. So a name is no proof: the
+kernel's name of the program has to fit, and a mount is the node's only where the node's own list of mounts has its device, with a
+path outside of the pod's volumes. Where only the name speaks, that is noted, and is no difference.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ _KERNEL_PROCESS: Final = ("2", "kthreadd")
 #: Of a path of control groups; systemd's driver writes underscores.
 _POD: Final = re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})")
 _PIPES: Final = "mps"
+#: Of the name of a program that the kernel keeps (TASK_COMM_LEN), and of a line of mountinfo that are read.
+_COMM_CHARACTERS, _MOUNT_FIELDS = 15, 5
 _DAEMON: Final = Where("MPS daemon")
 
 
@@ -42,12 +48,12 @@ class MpsDaemon:
     Attributes:
         pid: as the list of processes has it.
         pod: uid of its pod; empty where it runs in none.
-        shared: whether others than its pod can reach it.
+        shared: whether others than its pod can reach it; None where nobody could see that.
     """
 
     pid: int
     pod: str
-    shared: bool
+    shared: bool | None
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,21 @@ class NodeProcesses:
 UNSEEN: Final = NodeProcesses(complete=False, daemons=())
 
 
+@dataclass(frozen=True)
+class _Mount:
+    """A mount as proc_pid_mountinfo(5) has it.
+
+    Attributes:
+        device: its numbers, such as ``8:1``.
+        root: what of the file system is mounted.
+        point: where.
+    """
+
+    device: str
+    root: str
+    point: str
+
+
 def read_processes(folder: Path) -> NodeProcesses:
     """Look through a list of processes.
 
@@ -75,10 +96,12 @@ def read_processes(folder: Path) -> NodeProcesses:
     """
     pid, name = _KERNEL_PROCESS
     complete = _text(folder / pid / "comm").strip() == name
-    return NodeProcesses(complete, tuple(sorted(_daemons(folder), key=lambda one: one.pid)))
+    # The kernel lets everybody read it (fs/proc/base.c, 0444; fs/proc_namespace.c asks for no right).
+    node = _mounts(_text(folder / "1" / "mountinfo")) if complete else []
+    return NodeProcesses(complete, tuple(sorted(_daemons(folder, node), key=lambda one: one.pid)))
 
 
-def _daemons(folder: Path) -> Iterator[MpsDaemon]:
+def _daemons(folder: Path, node: list[_Mount]) -> Iterator[MpsDaemon]:
     try:
         found = [entry for entry in os.listdir(folder) if entry.isdecimal()]  # noqa: PTH208 - thousands of them, many times
     except OSError:
@@ -87,16 +110,45 @@ def _daemons(folder: Path) -> Iterator[MpsDaemon]:
         program, *arguments = _text(folder / entry / "cmdline").split("\0")
         name = program.rpartition("/")[2]
         if name == _SERVER or (name == _CONTROL and not _DAEMON_FLAGS.isdisjoint(arguments)):
-            match = _POD.search(_text(folder / entry / "cgroup"))
+            cgroup = _text(folder / entry / "cgroup")
+            # One that has ended meanwhile has no control group, which does not say that it was in no pod.
+            if not _is_called(folder / entry, name) or not (cgroup or _text(folder / entry / "cmdline")):
+                continue
+            match = _POD.search(cgroup)
             pod = match[1].replace("_", "-") if match else ""
-            yield MpsDaemon(int(entry), pod, shared=not pod or _shares_pipes(_text(folder / entry / "mountinfo"), pod))
+            shared = _shares_pipes(_mounts(_text(folder / entry / "mountinfo")), node, pod) if pod else True
+            yield MpsDaemon(int(entry), pod, shared)
 
 
-def _shares_pipes(mounts: str, pod: str) -> bool:
-    """Whether a folder for pipes is the node's; also where the mounts are not to be had."""
-    # proc_pid_mountinfo(5): the fourth field is what of the file system is mounted, the fifth where.
-    places = [line.split()[3:5] for line in mounts.splitlines()]
-    return not places or any(_PIPES in point and root != "/" and pod not in root for root, point in places)
+def _is_called(process: Path, name: str) -> bool:
+    """Whether the kernel calls the program so, too: it keeps 15 characters, and takes the name from the file that was started."""
+    return _text(process / "comm").rstrip("\n") in {name[:_COMM_CHARACTERS], ""}
+
+
+def _shares_pipes(mounts: list[_Mount], node: list[_Mount], pod: str) -> bool | None:
+    """Whether a folder for pipes is the node's; None where the mounts are not to be had."""
+    if not mounts or not node:
+        return None
+    return any(_is_of_the_node(mount, node, pod) for mount in mounts if _PIPES in mount.point)
+
+
+def _is_of_the_node(mount: _Mount, node: list[_Mount], pod: str) -> bool:
+    """Whether the node has what is mounted at a path that is not of the pod's own volumes."""
+    own = f"/pods/{pod}/"
+    return any(own not in f"{path}/" for path in _paths_on_the_node(mount, node))
+
+
+def _paths_on_the_node(mount: _Mount, node: list[_Mount]) -> Iterator[str]:
+    for one in node:
+        root = one.root.rstrip("/")
+        if one.device == mount.device and (mount.root == one.root or mount.root.startswith(f"{root}/")):
+            yield one.point.rstrip("/") + mount.root[len(root) :]
+
+
+def _mounts(text: str) -> list[_Mount]:
+    """The mounts of a process; none where it has ended, or they are not to be had."""
+    lines = (line.split() for line in text.splitlines())
+    return [_Mount(*fields[2:5]) for fields in lines if len(fields) >= _MOUNT_FIELDS]
 
 
 def _text(path: Path) -> str:
@@ -123,7 +175,9 @@ def compare_daemons(
     own = [one for one in found.daemons if one.pod in (operators or ())]
     for daemon in found.daemons:
         place = f"process {daemon.pid} {f'of pod {daemon.pod}' if daemon.pod else 'outside of every pod'}"
-        if not daemon.shared:
+        if daemon.shared is None:
+            findings.note(f"a process calls itself an MPS control daemon; who reaches it cannot be seen from here ({place})")
+        elif not daemon.shared:
             findings.note(f"an MPS control daemon serves the pod that it runs in alone ({place})")
         elif expected.mps is None:
             findings.differs(_DAEMON, "control daemons", "none", place, "mps-undeclared")

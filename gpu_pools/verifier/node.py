@@ -9,15 +9,15 @@ so that two readings of a settled node are equal. Judging is the business of gpu
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from .api import ApiError
+from .api import MALFORMED, ApiError, shaped
 from .marks import changed_label, set_by
-from .moments import moment
+from .moments import moment, seconds_of
 from .operands import MIG_STATE_LABEL
+from .quantities import read_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .expectation import NodeExpectation
 
 NVIDIA: Final = "nvidia.com/"
-_SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2}
 _OTHER_VENDORS: Final = ("amd", "intel", "rocm", "rdma", "sriov")
 #: The container that picks an operand's configuration by the node's label.
 _HELPER: Final = "config-manager"
@@ -42,6 +41,8 @@ _IMAGE_REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidI
 _CRASH_REASONS: Final = frozenset({"CrashLoopBackOff", "Error", "RunContainerError"})
 #: Conditions of the ClusterPolicy, by type and status, whose message says what is wrong.
 _WHY: Final = frozenset({("Error", "True"), ("Ready", "False")})
+#: Characters of a moment without fractions and zone.
+_TO_SECONDS: Final = 19
 _POLICY: Final = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 
 
@@ -157,17 +158,19 @@ class NodeReader:
             labels, taints = _labels(node), _taints(node)
             allocatable, capacity = (_resources(node, part) for part in ("allocatable", "capacity"))
             marks = set_by(node, expected, taints) if expected else {}
+            ready, cordoned = _is_ready(node), bool(node["spec"].get("unschedulable"))
+            since = changed_label(node["metadata"], MIG_STATE_LABEL)
         except ApiError as error:
             return NodeReading(self.name, _failure(error), False, {}, (), {}, {}, None, None, None)  # noqa: FBT003
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             failure = ApiFailure(f"GET /api/v1/nodes/{self.name}", None, f"the answer is not a node: {error!r}")
             return NodeReading(self.name, failure, False, {}, (), {}, {}, None, None, None)  # noqa: FBT003
         pods = self._pods((expected.namespace,)) if expected else None
         return NodeReading(
             name=self.name,
             failure=None,
-            ready=_is_ready(node),
-            cordoned=bool(node["spec"].get("unschedulable")),
+            ready=ready,
+            cordoned=cordoned,
             labels=labels,
             taints=taints,
             allocatable=allocatable,
@@ -177,7 +180,7 @@ class NodeReader:
             config=self._config(expected) if expected else None,
             policy=self._policy() if expected and not _has_operand(pods, expected) else None,
             set_by=marks,
-            mig_state_since=changed_label(node["metadata"], MIG_STATE_LABEL),
+            mig_state_since=since,
             moment=moment(),
         )
 
@@ -186,9 +189,10 @@ class NodeReader:
         for namespace in namespaces:
             try:
                 listed = self.api.get(f"/api/v1/namespaces/{namespace}/pods", fieldSelector=f"spec.nodeName={self.name}")
+                with shaped(f"GET /api/v1/namespaces/{namespace}/pods"):
+                    found += [_pod(pod) for pod in listed.get("items") or [] if "deletionTimestamp" not in pod["metadata"]]
             except ApiError as error:
                 return _failure(error)
-            found += [_pod(pod) for pod in listed.get("items") or [] if "deletionTimestamp" not in pod["metadata"]]
         return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
 
     def _foreign(self, namespaces: tuple[str, ...]) -> tuple[Pod, ...] | ApiFailure:
@@ -198,40 +202,33 @@ class NodeReader:
     def _policy(self) -> PolicyReading | ApiFailure:
         try:
             status = self.api.get(_POLICY).get("status") or {}
+            with shaped(f"GET {_POLICY}"):
+                # The real operator keeps the cause in the condition Error, and in Ready too where that is False.
+                reasons = [one for one in status.get("conditions") or [] if (one.get("type"), one.get("status")) in _WHY]
+                why = next((f"{one.get('reason', '')}: {one['message']}" for one in reasons if one.get("message")), "")
+                return PolicyReading(str(status.get("state") or "unknown"), " ".join(why.split()))
         except ApiError as error:
             return _failure(error)
-        # The real operator keeps the cause in the condition Error, and in Ready too where that is False.
-        reasons = [one for one in status.get("conditions") or [] if (one.get("type"), one.get("status")) in _WHY]
-        why = next((f"{one.get('reason', '')}: {one['message']}" for one in reasons if one.get("message")), "")
-        return PolicyReading(str(status.get("state") or "unknown"), " ".join(why.split()))
 
     def _config(self, expected: NodeExpectation) -> ConfigReading | ApiFailure:
         wanted = expected.device_plugin_config
         try:
             found = self.api.get(f"/api/v1/namespaces/{expected.namespace}/configmaps/{wanted.name}")
+            with shaped(f"GET /api/v1/namespaces/{expected.namespace}/configmaps/{wanted.name}"):
+                return _config(found, wanted.key)
         except ApiError as error:
             return _failure(error)
-        data = found.get("data") or {}
-        text = data.get(wanted.key)
-        times = [field.get("time") for field in found["metadata"].get("managedFields") or []]
-        return ConfigReading(
-            keys=tuple(sorted(data)),
-            sha256=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
-            changed=max((time for time in times if time), default=found["metadata"].get("creationTimestamp")),
-        )
 
 
-def quantity(text: str) -> int:
-    """A count as Kubernetes writes it: 8000 comes back as ``8k``.
-
-    Raises:
-        ValueError: if it is not a whole number.
-    """
-    match = re.fullmatch(r"(\d+)([kM]?)", text)
-    if match is None:
-        message = f"{text!r} is not a count"
-        raise ValueError(message)
-    return int(match[1]) * _SUFFIXES[match[2]]
+def _config(found: dict[str, Any], key: str) -> ConfigReading:
+    data = found.get("data") or {}
+    text = data.get(key)
+    times = [_time(field.get("time")) for field in found["metadata"].get("managedFields") or []]
+    return ConfigReading(
+        keys=tuple(sorted(data)),
+        sha256=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
+        changed=max((time for time in times if time), default=_time(found["metadata"].get("creationTimestamp"))),
+    )
 
 
 def belongs(pod: Pod, operand: str) -> bool:
@@ -249,8 +246,8 @@ def _failure(error: ApiError) -> ApiFailure:
 
 
 def _labels(node: dict[str, Any]) -> dict[str, str]:
-    labels: dict[str, str] = node["metadata"].get("labels") or {}
-    return dict(sorted(labels.items()))
+    labels = node["metadata"].get("labels") or {}
+    return {str(key): value for key, value in sorted(labels.items()) if isinstance(value, str)}
 
 
 def _taints(node: dict[str, Any]) -> tuple[str, ...]:
@@ -265,7 +262,15 @@ def _taints(node: dict[str, Any]) -> tuple[str, ...]:
 
 def _resources(node: dict[str, Any], part: str) -> dict[str, int]:
     resources = node["status"].get(part) or {}
-    return {name: quantity(value) for name, value in sorted(resources.items()) if name.startswith(NVIDIA)}
+    return {name: _count(name, value) for name, value in sorted(resources.items()) if name.startswith(NVIDIA)}
+
+
+def _count(name: str, written: object) -> int:
+    count = read_count(written)
+    if count is None:
+        message = f"{name}: {written!r} is not a count"
+        raise ValueError(message)
+    return count
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
@@ -282,10 +287,10 @@ def _pod(pod: dict[str, Any]) -> Pod:
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     trouble, words = (None, "") if ready else _trouble(status)
     return Pod(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata.get("uid", ""),
-        app=(metadata.get("labels") or {}).get("app", ""),
+        namespace=str(metadata["namespace"]),
+        name=str(metadata["name"]),
+        uid=str(metadata.get("uid") or ""),
+        app=str((metadata.get("labels") or {}).get("app") or ""),
         device_plugin=_is_device_plugin(pod),
         ready=ready,
         started=_started(status),
@@ -314,14 +319,19 @@ def _started(status: dict[str, Any]) -> str | None:
     containers = [one for one in status.get("containerStatuses") or [] if not one["name"].startswith(_HELPER)]
     main = (containers or [{}])[0]
     started = ((main.get("state") or {}).get("running") or {}).get("startedAt")
-    return str(started) if started else None
+    return _time(started)
+
+
+def _time(written: object) -> str | None:
+    """A moment as Kubernetes writes it; None where it is something else."""
+    return written if isinstance(written, str) and seconds_of(f"{written[:_TO_SECONDS]}Z") is not None else None
 
 
 def _config_failed(status: dict[str, Any]) -> str | None:
     for one in status.get("containerStatuses") or []:
         ended = [((one.get(part) or {}).get("terminated") or {}).get("finishedAt") for part in ("state", "lastState")]
         if one["name"].startswith(_HELPER) and any(ended):
-            return str(next(filter(None, ended)))
+            return _time(next(filter(None, ended)))
     return None
 
 

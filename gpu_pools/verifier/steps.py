@@ -76,6 +76,7 @@ class Holder:
         owner: the kind of its controller; empty: a bare pod.
         holds: resource -> count.
         leaves: whether it is ending.
+        note: what is odd about it, for people; empty where nothing is.
     """
 
     namespace: str
@@ -84,10 +85,11 @@ class Holder:
     owner: str
     holds: Mapping[str, int]
     leaves: bool = False
+    note: str = ""
 
     def __str__(self) -> str:
         """As messages show it."""
-        of = {"": "a bare pod", "Node": "a static pod", "DaemonSet": "of a DaemonSet"}.get(self.owner)
+        of = self.note or {"": "a bare pod", "Node": "a static pod", "DaemonSet": "of a DaemonSet"}.get(self.owner)
         return f"{self.namespace}/{self.name}" + (f" ({of})" if of else "")
 
 
@@ -125,7 +127,7 @@ def read_mark(text: str | None) -> Mark | None:
         found: Any = json.loads(text)
         stopped = tuple(str(uid) for uid in found.get("stopped") or [])
         return Mark(str(found["to"]), found["cordoned"] is True, str(found["since"]), stopped, str(found.get("why") or ""))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Mark("", cordoned=False, since="")
 
 
@@ -169,10 +171,11 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
         return Step.SET
     if not seen.open and not begun(seen.mark):
         return Step.CLOSED
+    if not all(map(movable, seen.holders)):
+        # Before its turn: a node that cannot begin must not keep the others waiting.
+        return Step.BLOCKED
     if not seen.turn:
         return Step.TAKE_TURN
-    if not all(map(movable, seen.holders)):
-        return Step.BLOCKED
     if seen.mark is None or seen.mark.to != target.name:
         return Step.MARK
     if seen.mark.stopped:

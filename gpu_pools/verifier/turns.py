@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from .api import ApiError
+from .api import ApiError, shaped
 
 if TYPE_CHECKING:
     from .api import Api
@@ -56,14 +56,17 @@ class Turns:
     most: str
     node: str
 
+    @shaped("the Leases of the pool")
     def mine(self) -> bool:
         """Whether the node has one."""
         return any(_holder(lease) == self.node for lease in self._there())
 
+    @shaped("the Leases of the pool")
     def taken(self) -> int:
         """How many somebody has, whether that node is there or not."""
         return sum(bool(_holder(lease)) for lease in self._there())
 
+    @shaped("the Leases of the pool")
     def take(self) -> bool:
         """Take one; whether that was possible.
 
@@ -87,6 +90,7 @@ class Turns:
                 return True
         return False
 
+    @shaped("the Leases of the pool")
     def free(self) -> bool:
         """Give back what the node has; whether it has none now.
 
@@ -96,6 +100,7 @@ class Turns:
         mine = [lease for lease in self._there() if _holder(lease) == self.node]
         return all(self._changed(lease, {"op": "remove", "path": _HOLDER}) for lease in mine)
 
+    @shaped("the DaemonSet of the verifiers")
     def count(self) -> int:
         """How many turns there are."""
         if not self.most.endswith("%"):

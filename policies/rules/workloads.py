@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.stack.kubernetes_names import MIG_RESOURCE, WHOLE_GPU, mig_resource
+from gpu_pools.verifier.quantities import read_count
 
 from .. import kinds
 from ..rule import Found, Rule
@@ -23,7 +24,7 @@ _DISCOVERED: Final = ("nvidia.com/gpu.", "nvidia.com/mig", "nvidia.com/cuda", "n
 def _one_share(case: Case) -> Iterator[Found]:
     def judge(container: Field) -> Iterator[Found]:
         for name, (place, amount) in kinds.requested(container).items():
-            if name.endswith(".shared") and amount not in {"0", "1"}:
+            if name.endswith(".shared") and read_count(amount) not in {0, 1}:
                 yield Found(place.path, f"{amount} of {name}")
 
     yield from case.each(kinds.containers(kinds.pod_spec(case.resource, case.inputs)), judge)

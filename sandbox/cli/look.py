@@ -14,6 +14,7 @@ from gpu_pools.evidence.changing import changing
 from gpu_pools.evidence.cluster import config_maps_of
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.shared_text import strayed
 from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox.cli.observe import PoolObservation, observe
@@ -79,6 +80,7 @@ def look(sandbox: Sandbox, plan: Plan) -> Look:
         else:
             said = dict(_said(evidence))
             missing = [f"evidence: {evidence.replaced} (W90)"] if evidence.replaced else []
+            missing += [f"evidence: {line} (W92)" for line in strayed(evidence) if any(one.verdict for one in evidence.strays)]
             missing += [
                 f"evidence of pool {pool.declared.name}: {pool.reason}" for pool in evidence.pools if pool.expectation is None
             ]

@@ -14,6 +14,7 @@ from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text.table import resources_text, table
+from gpu_pools.verifier.quantities import read_count
 from sandbox.cluster.rollout import node_states
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ _PREFIX: Final = "nvidia.com/"
 #: Expected of a pool that is only held: whatever it has.
 AS_IT_IS: Final = "as it is"
 _SHORTEST_ELLIPSIS: Final = 3
-_SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ class _Looked:
 
     def _node(self, planned: PoolPlan, node: Mapping[str, Any]) -> NodeObservation:
         raw = node.get("status", {}).get("allocatable", {})
-        counts = {name: _count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
+        # What is not a count is -1, which nobody declares.
+        read = {name: read_count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
+        counts = {name: -1 if count is None else count for name, count in read.items()}
         found = {name: count for name, count in counts.items() if count}
         # Causes before what follows from them: counts come last, and stand in a column of their own.
         differences = [
@@ -116,12 +118,6 @@ class _Looked:
             yield cause
         else:
             yield from (f"{CONDITION} is {one['status']}: {one['reason']}" for one in said if one["status"] != "True")
-
-
-def _count(quantity: str) -> int:
-    """A whole quantity; the API server writes 1000 as 1k."""
-    number = quantity.rstrip("kMG")
-    return int(number) * _SUFFIXES[quantity.removeprefix(number)]
 
 
 def _resource_differences(expected: Mapping[str, int], found: Mapping[str, int]) -> Iterable[str]:

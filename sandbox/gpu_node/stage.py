@@ -15,6 +15,7 @@ from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.verifier.quantities import read_count
 from sandbox.cli import commands
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
@@ -158,7 +159,7 @@ class Stage(ABC):
         return [pod for pod in found if pod["spec"].get("nodeName") == NODE and "deletionTimestamp" not in pod["metadata"]]
 
     def _allocatable(self) -> int:
-        return int(((self._node() or {}).get("status") or {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
+        return read_count(((self._node() or {}).get("status") or {}).get("allocatable", {}).get("nvidia.com/gpu", 0)) or 0
 
     def _pods(self) -> dict[str, pods.Seen]:
         return pods.look(self._api(), self._place) if (self._folder / "kubeconfig").exists() else {}

@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.verifier.quantities import read_count
 from sandbox.nvml import state
 from sandbox.observing.exporter import Gpu, Node, Pod, Unit
 
@@ -104,7 +105,7 @@ def _devices(pod: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for container in pod["spec"]["containers"]:
         for resource, count in (container.get("resources", {}).get("limits") or {}).items():
             if resource in _WHOLE or resource.startswith(_MIG):
-                yield resource, int(count)
+                yield resource, read_count(count) or 0
 
 
 def _put(gpus: tuple[Gpu, ...], resource: str, pod: Mapping[str, Any]) -> tuple[Gpu, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import re
 import subprocess
 import zipfile
@@ -15,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from pipelines import github
 from pipelines.__main__ import main
 from pipelines.comments import LONGEST, MOST_STACKS, Checkout, comment_on
-from pipelines.forge import MOST_DATA, ForgeError
+from pipelines.forge import MOST_DATA, ForgeError, unpacked
 from pipelines.github import GitHub
 from tests.changes.stacks import BEFORE, after
-from tests.pipelines.conftest import BOT, EVENTS, HEAD, REPOSITORY, gitlab
+from tests.pipelines.conftest import BOT, EVENTS, HEAD, REPOSITORY, commit, gitlab
 from tests.pipelines.forges import TOKEN, packed
 
 if TYPE_CHECKING:
@@ -164,6 +167,23 @@ class TestComments:
             change.comment()
             assert not any("very-secret" in str(body) for _, _, body in change.server.written)
 
+    @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    def test_a_zip_with_errors(self, compression: int) -> None:
+        """1,500 zips of each compression with one to four bytes changed, many of them cut: each error is the reader's own."""
+        made = BytesIO()
+        with zipfile.ZipFile(made, "w", compression) as target:
+            target.writestr("events.jsonl", EVENTS[:2000])
+            target.writestr("other", b"x" * 300)
+        chance = random.Random(compression)  # noqa: S311 - the same each time
+        for _ in range(1500):
+            content = bytearray(made.getvalue())
+            for _ in range(chance.randrange(1, 5)):
+                content[chance.randrange(len(content))] = chance.randrange(256)
+            if chance.random() < 0.2:
+                del content[chance.randrange(len(content)) :]
+            with contextlib.suppress(ForgeError):
+                assert len(unpacked(bytes(content), "events.jsonl", 4000)) <= 4000
+
     def test_a_comment_longer_than_may_be(self, change: Change) -> None:
         """So many findings that the forge would refuse the comment, and the older one would stay."""
         finding = {
@@ -226,6 +246,83 @@ class TestComments:
             f"{REPOSITORY}/actions/runs/50/artifacts?name=deployed-shop",
         ]
 
+    @staticmethod
+    def _leaves(change: Change, number: int, commit: str) -> None:
+        """A run has left a deploy of the stack."""
+        artifact = {"name": "deployed-shop", "id": number, "expired": False}
+        change.server.answers[f"{REPOSITORY}/actions/runs/{number}/artifacts?name=deployed-shop"] = {"artifacts": [artifact]}
+        change.server.answers[f"{REPOSITORY}/actions/artifacts/{number}/zip"] = f"{change.server.base}/store/{number}"
+        change.server.answers[f"/store/{number}"] = packed({"commit": commit, "pods.json": "evil"})
+
+    @pytest.mark.parametrize("says", ["its own commit", "a commit of the base"])
+    def test_a_tag_called_as_the_default_branch(self, change: Change, says: str) -> None:
+        """A tag `main` on an unreviewed commit, whose own deploy.yml runs by tags: GitHub lists its run as one of the branch."""
+        subprocess.run(["git", "checkout", "--quiet", "--orphan", "evil"], cwd=change.base.folder, check=True)
+        evil = commit(change.base.folder, "evil")
+        subprocess.run(["git", "tag", "main"], cwd=change.base.folder, check=True)
+        change.runs = [change.run(60, evil)]
+        self._leaves(change, 60, evil if says == "its own commit" else change.base.commit)
+        change._offer()
+        left = change.github().deployed("shop", change.base.has)
+        assert left is not None
+        assert (left.commit, left.pods) == (change.base.commit, change.deployed["pods.json"])  # type: ignore[index]
+        assert not any("/runs/60/" in path for path, _ in change.server.seen), "nothing of it is looked at"
+
+    def test_what_a_run_left_is_of_another_commit(self, change: Change) -> None:
+        """A run of a reviewed commit whose artifact names another one."""
+        older = change.base.commit
+        newer = commit(change.base.folder, "newer")
+        change.runs = [change.run(60, newer)]
+        self._leaves(change, 60, older)
+        change._offer()
+        left = change.github().deployed("shop", Checkout(change.base.folder, newer).has)
+        assert left is not None
+        assert left.pods != b"evil"
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"event": "workflow_dispatch"},
+            {"head_branch": "wish"},
+            {"head_repository": {"full_name": "stranger/pools"}},
+            {"conclusion": "failure"},
+            {"conclusion": None},
+        ],
+        ids=str,
+    )
+    def test_a_run_that_is_not_what_was_asked_for(self, change: Change, more: dict[str, Any]) -> None:
+        """A run by another event, of another branch or repository, and one whose deploy of the stack did not end well."""
+        change.runs = [change.run(60, change.base.commit, **more)]
+        self._leaves(change, 60, change.base.commit)
+        jobs = [{"name": "first / shop: deploy the plan 0a1b", "conclusion": "failure"}, {"name": "x", "conclusion": "success"}]
+        change.server.answers[f"{REPOSITORY}/actions/runs/60/jobs?per_page=100"] = {"jobs": jobs}
+        change._offer()
+        left = change.github().deployed("shop", change.base.has)
+        assert left is not None
+        assert left.pods != b"evil"
+
+    def test_a_run_that_waits_with_another_stack_has_deployed_this_one(self, change: Change) -> None:
+        """None: the deploy to production may wait for its reviewers for days."""
+        change.runs = [change.run(60, change.base.commit, conclusion=None)]
+        self._leaves(change, 60, change.base.commit)
+        jobs = [{"name": "first / shop: deploy the plan 0a1b", "conclusion": "success"}]
+        change.server.answers[f"{REPOSITORY}/actions/runs/60/jobs?per_page=100"] = {"jobs": jobs}
+        change._offer()
+        left = change.github().deployed("shop", change.base.has)
+        assert left is not None
+        assert left.pods == b"evil"
+
+    def test_the_name_of_the_job_is_the_workflow_s(self) -> None:
+        """None: by it the deploy of one stack is told from that of another one of the same run."""
+        jobs = _jobs(ROOT / ".github" / "workflows" / "deploy-stack.yml")
+        assert jobs["deploy"]["name"].replace("${{ inputs.stack }}", "shop").startswith(f"shop{github._DEPLOY_JOB}")
+
+    @pytest.mark.parametrize("revision", ["", "HEAD", "main", "0" * 40, "c" * 40, "--all", "-h"])
+    def test_a_commit_that_the_base_does_not_have(self, change: Change, revision: str) -> None:
+        """Names, options and commits that are not there."""
+        assert not change.base.has(revision)
+        assert change.base.has(change.base.commit)
+
     @pytest.mark.parametrize("commit", [b"main; rm -rf /", b"--output=/etc/passwd", b"", b"\xff" * 40])
     def test_a_commit_that_is_a_command(self, change: Change, commit: bytes) -> None:
         """What the last deploy left names no commit, but an option of git or a line for the shell."""
@@ -270,6 +367,53 @@ class TestGitLab:
         ((method, _, body),) = server.written
         assert method == written
         assert body["body"].startswith(f"{MARKER}\n_Judged and written by the code of the base branch")
+
+    def _deploys(self, server: Server, pipelines: list[tuple[int, str, list[dict[str, Any]], str]]) -> None:
+        """Pipelines of the branch `main`: number, commit, jobs, and the commit that each job has left."""
+        place = "/api/v4/projects/5"
+        listed = f"{place}/pipelines?ref=main&source=push&order_by=id&sort=desc&per_page=20"
+        server.answers[listed] = [{"id": number, "sha": sha} for number, sha, _, _ in pipelines]
+        for number, _, jobs, left in pipelines:
+            server.answers[f"{place}/pipelines/{number}/jobs?scope[]=success&per_page=100&page=1"] = jobs
+            for job in jobs:
+                server.answers[f"{place}/jobs/{job['id']}/artifacts/deployed/commit"] = left.encode()
+                server.answers[f"{place}/jobs/{job['id']}/artifacts/deployed/pods.json"] = f"pods of {job['id']}".encode()
+
+    @staticmethod
+    def _job(number: int, sha: str, **more: Any) -> dict[str, Any]:
+        told = {"name": "deploy-shop", "status": "success", "ref": "main", "tag": False, "artifacts_file": {"size": 1}}
+        return {"id": number, "commit": {"id": sha}, **told, **more}
+
+    @pytest.mark.parametrize(
+        "more",
+        [{"tag": True}, {"status": "failed"}, {"ref": "wish"}, {"name": "deploy-shop-2"}, {"artifacts_file": None}],
+        ids=str,
+    )
+    def test_a_job_of_a_tag_passes_for_the_branch_s(self, change: Change, server: Server, more: dict[str, Any]) -> None:
+        """GitLab finds artifacts by the name of a branch or of a tag: a tag called as the default branch, on any commit."""
+        here = change.base.commit
+        self._deploys(server, [(2, here, [self._job(22, here, **more)], here), (1, here, [self._job(21, here)], here)])
+        left = gitlab(server).deployed("shop", change.base.has)
+        assert left is not None
+        assert (left.commit, left.pods) == (here, b"pods of 21")
+
+    def test_what_a_job_left_is_of_no_commit_of_the_base(self, change: Change, server: Server) -> None:
+        """A pipeline of a commit that is not one of the base branch, and one whose job has left another commit."""
+        here, evil = change.base.commit, "e" * 40
+        for pipeline in ((2, evil, [self._job(22, evil)], evil), (2, here, [self._job(22, here)], evil)):
+            self._deploys(server, [pipeline, (1, here, [self._job(21, here)], here)])
+            left = gitlab(server).deployed("shop", change.base.has)
+            assert left is not None
+            assert (left.commit, left.pods) == (here, b"pods of 21")
+
+    def test_a_token_that_lists_no_jobs_takes_no_foreign_commit_either(self, change: Change, server: Server) -> None:
+        """A job's own token may ask for artifacts alone; what it gets is of a commit of the base branch, or nothing."""
+        place = "/api/v4/projects/5/jobs/artifacts/main/raw/deployed"
+        forge = replace(gitlab(server), lists=False)
+        assert forge.deployed("shop", change.base.has) is None
+        for commit_left, taken in ((change.base.commit, True), ("e" * 40, False)):
+            server.answers[f"{place}/commit?job=deploy-shop"] = commit_left.encode()
+            assert (forge.deployed("shop", change.base.has) is not None) is taken
 
     def test_a_fork_s_pipeline_is_read(self, server: Server) -> None:
         """A fork's jobs run in the fork's project, where its owner may write what they like."""

@@ -322,6 +322,48 @@ def test_a_pod_that_its_budget_keeps_is_waited_for_or_deleted_with_its_grace(
     assert "unschedulable" not in node.read()["spec"]
 
 
+def test_what_a_tenant_writes_into_a_pod_is_not_believed(admin: User, node: LivingNode) -> None:
+    """Attack: the API server takes each of these pods from whoever may create pods in one namespace; only two come back."""
+    labels = {"app": "agents"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "a:1"}]}}
+    body = {"metadata": {"name": "agents"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    agents = admin.ok("POST", "/apis/apps/v1/namespaces/team/daemonsets", body)["metadata"]["uid"]
+    here = admin.ok("GET", f"{NODES}/{NODE}")["metadata"]["uid"]
+
+    def written(name: str, count: str, owner: tuple[str, str, str, str], **annotations: str) -> None:
+        keys = ("apiVersion", "kind", "name", "uid")
+        metadata = {
+            "name": name,
+            "annotations": annotations,
+            "ownerReferences": [{**dict(zip(keys, owner, strict=True)), "controller": True}],
+        }
+        containers = [{"name": "c", "image": "a:1", "resources": {"limits": {"nvidia.com/gpu": count}}}]
+        # A mirror pod may name no account, so nobody's token is in it.
+        spec = {"nodeName": NODE, "containers": containers, "automountServiceAccountToken": False}
+        admin.ok("POST", f"{WORK}/pods", {"metadata": metadata, "spec": spec})
+
+    of_node = ("v1", "Node", NODE, here)
+    written("forged-node", "1k", of_node)
+    written("forged-set", "1e3", ("apps/v1", "DaemonSet", "agents", here))
+    written("gone-set", "2", ("apps/v1", "DaemonSet", "others", agents))
+    written("foreign-set", "2", ("evil.example/v1", "DaemonSet", "agents", agents))
+    written("real-set", "1", ("apps/v1", "DaemonSet", "agents", agents))
+    written("mirror", "1", of_node, **{"kubernetes.io/config.mirror": "1a2b"})
+    try:
+        found = {one.name: (one.owner, one.holds["nvidia.com/gpu"]) for one in node.holders() if one.namespace == "team"}
+        assert found == {
+            "forged-node": ("", 1000),
+            "forged-set": ("", 1000),
+            "gone-set": ("", 2),
+            "foreign-set": ("", 2),
+            "real-set": ("DaemonSet", 1),
+            "mirror": ("Node", 1),
+        }
+    finally:
+        for name in ("forged-node", "forged-set", "gone-set", "foreign-set", "real-set", "mirror"):
+            admin("DELETE", f"{WORK}/pods/{name}?gracePeriodSeconds=0")
+
+
 def test_of_two_nodes_one_gets_the_turn_and_it_is_inherited_from_a_node_that_is_gone(admin: User, node: LivingNode) -> None:
     def turns(name: str) -> Turns:
         return Turns(node.api, VERIFIER_NAMESPACE, "a", "1", name)
@@ -386,7 +428,8 @@ def test_no_other_request_is_granted(changer: User) -> None:
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"),
         ("GET", f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets"),
         ("PATCH", f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets/x"),
-        ("GET", "/apis/apps/v1/namespaces/kube-system/daemonsets/x"),
+        ("GET", "/apis/apps/v1/namespaces/kube-system/daemonsets"),
+        ("DELETE", "/apis/apps/v1/namespaces/kube-system/daemonsets/x"),
     ):
         answer = changer(method, path, {} if method == "POST" else None)
         assert answer.status == REFUSED, (method, path, answer)

@@ -478,18 +478,33 @@ def test_others_are_none_of_the_policys_business(admin: User, node: Any) -> None
 # --- attacks with a verifier's own token, on its own node ---------------------------------------------------
 
 _BIG: Mapping[str, tuple[str, object, str]] = {
-    "an annotation of 200 KiB": ("/status", {"metadata": {"annotations": {ANNOTATION: "x" * 200 * 1024}}}, "16384 characters"),
+    "an annotation of 200 KiB": ("/status", {"metadata": {"annotations": {ANNOTATION: "x" * 200 * 1024}}}, "16384 bytes"),
     "an annotation of one character too many": (
         "/status",
         {"metadata": {"annotations": {ANNOTATION: "x" * (MOST_ANNOTATION + 1)}}},
-        "16384 characters",
+        "16384 bytes",
+    ),
+    "an annotation of 16,000 letters of four bytes": (
+        "/status",
+        {"metadata": {"annotations": {ANNOTATION: "\U0001f600" * 16_000}}},
+        "16384 bytes",
+    ),
+    "an annotation of one byte too many": (
+        "/status",
+        {"metadata": {"annotations": {ANNOTATION: "\u20ac" * (MOST_ANNOTATION // 3) + "xx"}}},
+        "16384 bytes",
     ),
     "a report past the status": ("", {"metadata": {"annotations": {ANNOTATION: "{}"}}}, "is written with the status"),
     "a message of 1.2 MiB": ("/status", {"status": {"conditions": [READY, {**VERIFIED, "message": "m" * 1200 * 1024}]}}, "1024"),
     "a message of one character too many": (
         "/status",
-        {"status": {"conditions": [READY, {**VERIFIED, "message": "ä" * (MOST_MESSAGE + 1)}]}},
-        "1024 characters",
+        {"status": {"conditions": [READY, {**VERIFIED, "message": "m" * (MOST_MESSAGE + 1)}]}},
+        "1024 bytes",
+    ),
+    "a message of one byte too many": (
+        "/status",
+        {"status": {"conditions": [READY, {**VERIFIED, "message": "ä" * (MOST_MESSAGE // 2) + "m"}]}},
+        "1024 bytes",
     ),
     "a reason as long as a message": (
         "/status",

@@ -194,6 +194,10 @@ class Told:
     says: Callable[[str], list[Row]]
     questions: list[tuple[str, Any]] = field(default_factory=list)
 
+    def within(self, seconds: float) -> Told:
+        assert seconds > 0
+        return self
+
     def ask_range(self, expression: str, window: Window, *, limit: int = 0) -> list[Row]:
         self.questions.append((expression, (window, limit)))
         return self.says(expression)

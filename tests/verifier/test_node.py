@@ -14,7 +14,7 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.findings import Findings, Verdict, Where, ordered
-from gpu_pools.verifier.node import ApiFailure, ConfigReading, NodeReading, PolicyReading, quantity
+from gpu_pools.verifier.node import ApiFailure, ConfigReading, NodeReading, PolicyReading
 from gpu_pools.verifier.reading import Hung, failed
 from gpu_pools.verifier.report import shown
 from tests.unit.stacks import aks
@@ -724,14 +724,3 @@ def test_a_hung_driver_does_not_stop_the_node_s_comparison() -> None:
     healthy = node(SEVEN)
     hung = replace(healthy, nvml=Hung("nvmlInit", 3, killable=True))  # type: ignore[arg-type]
     assert compared(hung, healthy.kubernetes).verdict is Verdict.HOLDS
-
-
-@pytest.mark.parametrize(("text", "count"), [("8", 8), ("8k", 8000), ("0", 0), ("2M", 2_000_000)])
-def test_a_count_is_read_as_kubernetes_writes_it(text: str, count: int) -> None:
-    assert quantity(text) == count
-
-
-@pytest.mark.parametrize("text", ["", "8Gi", "-1", "500m"])
-def test_what_is_no_count_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not a count"):
-        quantity(text)
