@@ -71,9 +71,22 @@ def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
         )
 
 
-def aks_cluster_warnings(cluster: ClusterSettings) -> Iterator[str]:
-    """What of a cluster's own request cannot be told before the deploy."""
+def aks_cluster_warnings(cluster: ClusterSettings, *, metrics_have_a_way: bool = False) -> Iterator[str]:
+    """What of a cluster's own request works with a catch, or cannot be told before the deploy.
+
+    Args:
+        cluster: of the stack.
+        metrics_have_a_way: whether the stack makes what sends them on: endpoint, rule and association.
+    """
     if isinstance(cluster, AksSettings) and cluster.existing is None:
+        monitoring = cluster.options.monitoring
+        if monitoring and monitoring.metrics and not metrics_have_a_way:
+            # terraform-provider-azurerm#23623, Azure/bicep-registry-modules#4466.
+            yield (
+                "`monitoring.metrics` switches the add-on on, and without a data collection endpoint, rule and association no "
+                "metrics arrive (C26): write `gpu-pools:observability: {to: azure}`, unless somebody has made these, "
+                "as `az aks update --enable-azure-monitor-metrics` does"
+            )
         yield from _routes(cluster)
         yield from unlisted(cluster.options.properties, "ManagedCluster", "properties of the cluster")
         if cluster.system_pool:

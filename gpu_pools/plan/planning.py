@@ -256,7 +256,7 @@ def _pool_warnings(
         # Said once: they are about the cluster.
         yield from imported_warnings(settings)
         yield from cluster_warnings(settings)
-        yield from aks_cluster_warnings(settings.cluster)
+        yield from aks_cluster_warnings(settings.cluster, metrics_have_a_way=settings.observability.azure_reads)
         yield from chart_warnings(settings)
         yield from driver_upgrade_warnings(settings, driver_of(pool, settings))
         yield from tag_warnings(settings)

@@ -113,3 +113,10 @@ def test_a_window_of_every_day_is_taken_for_upgrades_of_the_cluster() -> None:
     assert isinstance(cluster, AksSettings)
     sent = maintenance_windows(cluster.options.maintenance)["aksManagedAutoUpgradeSchedule"]
     assert sent["schedule"] == {"daily": {"intervalDays": 1}}
+
+
+@pytest.mark.parametrize(("more", "warned"), [({}, True), ({"observability": {"to": "azure"}}, False)])
+def test_metrics_that_nothing_sends_on_are_told(more: dict[str, Any], *, warned: bool) -> None:
+    warnings = plan_of(aks(cluster={"monitoring": {"metrics": True}}, **more)).pools[0].warnings
+    assert bool([text for text in warnings if "(C26)" in text]) is warned
+    assert "C26" not in " ".join(plan_of(aks(cluster={"monitoring": {"metrics": False}})).pools[0].warnings)
