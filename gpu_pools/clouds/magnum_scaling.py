@@ -100,11 +100,14 @@ def _add_number(cluster: MagnumSettings, pool: Pool, group: Group, problems: Pro
 
 
 def _commands(cluster: str, group: str, has: Group, count: int) -> str:
-    """The limit that gives room, the number, the other limit: each fits what was there before it."""
-    update = f"openstack coe nodegroup update {cluster} {group} replace"
+    """The limit that gives room, the number, the other limit: each fits what was there before it.
+
+    As python-magnumclient 5.0.0 has them; one before it takes `replace max_node_count=3` instead of `--max-nodes 3`.
+    """
+    update = f"openstack coe nodegroup update {cluster} {group}"
     resize = f"openstack coe cluster resize --nodegroup {group} {cluster} {count}"
-    first, last = (WORKER_LIMITS[1], WORKER_LIMITS[0]) if count >= has.nodes else WORKER_LIMITS
-    return f"`{update} {first}={count} && {resize} && {update} {last}={count}`"
+    first, last = ("--max-nodes", "--min-nodes") if count >= has.nodes else ("--min-nodes", "--max-nodes")
+    return f"`{update} {first} {count} && {resize} && {update} {last} {count}`"
 
 
 def _workers(cluster: MagnumSettings, magnum: Magnum) -> Iterator[str]:

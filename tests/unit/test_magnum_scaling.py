@@ -36,9 +36,9 @@ def test_limits_that_the_present_number_fits_are_the_plugins_business(group: Gro
 @pytest.mark.parametrize(
     ("driver", "group", "commands"),
     [
-        ("magnum-cluster-api", Group(0, fewest=0), ("max_node_count=2 ", "--nodegroup a mine 2 ", "min_node_count=2`")),
-        ("magnum-cluster-api", Group(3, fewest=3, most=3), ("min_node_count=2 ", "--nodegroup a mine 2 ", "max_node_count=2`")),
-        ("capi-helm", Group(1, fewest=1, most=1), ("max_node_count=2 ", "--nodegroup a mine 2 ", "min_node_count=2`")),
+        ("magnum-cluster-api", Group(0, fewest=0), ("--max-nodes 2 ", "--nodegroup a mine 2 ", "--min-nodes 2`")),
+        ("magnum-cluster-api", Group(3, fewest=3, most=3), ("--min-nodes 2 ", "--nodegroup a mine 2 ", "--max-nodes 2`")),
+        ("capi-helm", Group(1, fewest=1, most=1), ("--max-nodes 2 ", "--nodegroup a mine 2 ", "--min-nodes 2`")),
     ],
 )
 def test_another_number_goes_by_magnums_client_in_steps_that_it_takes(
@@ -61,7 +61,7 @@ def test_workers_that_are_kept_at_another_number_are_told_of() -> None:
     seen = judged(settings(**CLUSTER_API), alive({"a": Group(2, fewest=2, most=2), "default-worker": Group(1, fewest=0)}))
     (note,) = seen.notes
     assert note.startswith("the autoscaler keeps the cluster's own workers between 0 and 1, and not at `workers: 3` (W86)")
-    assert "nodegroup update mine default-worker replace max_node_count=3 &&" in note
+    assert "nodegroup update mine default-worker --max-nodes 3 &&" in note
 
 
 def test_a_given_template_that_turns_the_autoscaler_on_must_be_said_in_the_stack() -> None:
