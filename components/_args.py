@@ -224,6 +224,8 @@ class MonitoringArgs(TypedDict):
 
     workspace: NotRequired[pulumi.Input[str]]
     """Id of a Log Analytics workspace for the logs of containers."""
+    location: NotRequired[str]
+    """The workspace's region; the cluster's by default."""
     metrics: NotRequired[bool]
     """Whether metrics go to a managed Prometheus."""
 

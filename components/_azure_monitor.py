@@ -1,4 +1,4 @@
-"""What Azure Monitor needs besides the cluster's add-on: a workspace, the way to it, rule groups, a Managed Grafana.
+"""What Azure Monitor needs besides the cluster's add-ons: a workspace, the way to it, rule groups, a Managed Grafana, logs' rule.
 
 The way (endpoint, rule, association) is made for a cluster of the stack's own only: of one that is there its owner has switched
 the metrics on, by a command that makes them, and a second way would bring every value twice. Grafana's rights are role
@@ -14,10 +14,12 @@ from pulumi_azure_native import alertsmanagement, authorization, dashboard, moni
 
 from gpu_pools.observing.azure_monitor import (
     GRAFANA_ADMIN,
+    LOGS_ASSOCIATION,
     READS_METRICS,
     azure_rule_groups,
     collection_rule,
     grafana_name,
+    logs_rule,
     resource_name,
 )
 from gpu_pools.plan.planned import Plan
@@ -88,18 +90,32 @@ def _way(
     endpoint = monitor.DataCollectionEndpoint(
         f"{name}-endpoint", data_collection_endpoint_name=named, kind="Linux", opts=opts, **where
     )
-    rule = monitor.DataCollectionRule(
-        f"{name}-rule",
-        data_collection_rule_name=named,
-        data_collection_endpoint_id=endpoint.id,
-        kind="Linux",
-        opts=opts,
-        **where,
-        **collection_rule(workspace),
-    )
+    inputs = {"data_collection_endpoint_id": endpoint.id, **where, **collection_rule(workspace)}
+    _rule_of(name, cluster, (named, named), inputs, opts)
+
+
+def container_logs(name: str, workspace: pulumi.Input[str], cluster: AzureCluster, opts: pulumi.ResourceOptions) -> None:
+    """Make what the logs of a cluster's containers need to arrive: a rule in the workspace's region, and its association.
+
+    Args:
+        name: of the component.
+        workspace: id of the Log Analytics workspace.
+        cluster: whose logs they are; `location` is the workspace's region.
+        opts: options of each resource.
+    """
+    where: dict[str, Any] = {"resource_group_name": cluster.group, "location": cluster.location, "tags": cluster.tags}
+    named = f"{resource_name(cluster.name)}-logs"
+    _rule_of(f"{name}-logs", cluster, (named, LOGS_ASSOCIATION), {**where, **logs_rule(workspace)}, opts)
+
+
+def _rule_of(
+    name: str, cluster: AzureCluster, names: tuple[str, str], inputs: dict[str, Any], opts: pulumi.ResourceOptions
+) -> None:
+    """A rule and its association with the cluster, by these names."""
+    rule = monitor.DataCollectionRule(f"{name}-rule", data_collection_rule_name=names[0], kind="Linux", opts=opts, **inputs)
     assert cluster.id is not None  # noqa: S101 - its caller has looked
     monitor.DataCollectionRuleAssociation(
-        f"{name}-association", association_name=named, resource_uri=cluster.id, data_collection_rule_id=rule.id, opts=opts
+        f"{name}-association", association_name=names[1], resource_uri=cluster.id, data_collection_rule_id=rule.id, opts=opts
     )
 
 

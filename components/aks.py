@@ -26,6 +26,7 @@ from gpu_pools.clouds.aks_together import aks_cluster_warnings
 from gpu_pools.plan.aks_found import PRIVATE
 from gpu_pools.plan.aks_pool_inputs import Around, counts, kept_as_found, pool_inputs
 from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.stack.aks_options import Monitoring
 from gpu_pools.stack.clusters import AksSettings, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
 from gpu_pools.stack.fields import camel
@@ -163,8 +164,19 @@ class AksCluster(pulumi.ComponentResource):
                 maintenance_window=cast("Any", inputs),
                 opts=child_options(self, opts),
             )
+        if (monitoring := settings.options.monitoring) and monitoring.workspace:
+            self._logs(name, monitoring, settings, opts)
         for index, registry in enumerate(settings.options.container_registries):
             self._pull(f"{name}-registry-{index}", put_back(registry), settings, opts)
+
+    def _logs(self, name: str, monitoring: Monitoring, settings: AksSettings, opts: pulumi.ResourceOptions | None) -> None:
+        # Loaded only where it is used.
+        from ._azure_monitor import AzureCluster, container_logs  # noqa: PLC0415
+
+        location = monitoring.location or settings.location
+        tags = put_back(dict(settings.tags))
+        cluster = AzureCluster(settings.name, self.resource_group_name, self.resource.id, location, tags)
+        container_logs(name, put_back(monitoring.workspace), cluster, child_options(self, opts))
 
     def _pull(self, name: str, registry: pulumi.Input[str], settings: AksSettings, opts: pulumi.ResourceOptions | None) -> None:
         scope = pulumi.Output.from_input(registry)

@@ -188,13 +188,21 @@ def _found(what: str, asked: ExistingAks, parent: pulumi.Resource) -> FoundClust
         private=bool(access and access.enable_private_cluster),
         own_identity=bool(answer.identity and "UserAssigned" in (answer.identity.type or "")),
         pools=tuple(_pool(pool) for pool in answer.agent_pool_profiles or ()),
+        provisions=_provisions(answer),
     )
+
+
+def _provisions(answer: containerservice.GetManagedClusterResult) -> bool:
+    profile, sku = answer.node_provisioning_profile, answer.sku
+    return bool((profile and profile.mode == "Auto") or (sku and sku.name == "Automatic"))
 
 
 def _pool(pool: containerservice.outputs.ManagedClusterAgentPoolProfileResponse) -> FoundPool:
     tags: Mapping[str, str] = pool.tags or {}
     driver = pool.gpu_profile.driver if pool.gpu_profile else None
-    return FoundPool(pool.name, pool.mode or "", pool.vnet_subnet_id or "", pool.pod_subnet_id or "", dict(tags), driver or "")
+    place = pool.vnet_subnet_id or "", pool.pod_subnet_id or ""
+    scaled = bool(pool.enable_auto_scaling)
+    return FoundPool(pool.name, pool.mode or "", *place, dict(tags), driver or "", autoscaled=scaled)
 
 
 def _check_subscription(what: str, asked: str | None, configured: str) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_openstack import containerinfra
 
+from gpu_pools.clouds.magnum_drivers import limits_decide, worker_limits
 from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
@@ -76,7 +77,8 @@ class MagnumCluster(pulumi.ComponentResource):
         with located_in(what, ALONE):
             check_cloud(settings, (), self)
         options = settings.options
-        labels = {**settings.labels, **options.labels}
+        written, limits = {**settings.labels, **options.labels}, worker_limits(settings)
+        labels = {**written, **limits}
         #: What everything inside the cluster goes away with.
         self.resource = containerinfra.Cluster(
             f"{name}-cluster",
@@ -93,7 +95,14 @@ class MagnumCluster(pulumi.ComponentResource):
             fixed_subnet=put_back(options.fixed_subnet),
             floating_ip_enabled=options.floating_ip,
             master_lb_enabled=options.master_load_balancer,
-            opts=child_options(self, opts, protect=unless_false(settings.protect), custom_timeouts=_SLOW),
+            opts=child_options(
+                self,
+                opts,
+                protect=unless_false(settings.protect),
+                custom_timeouts=_SLOW,
+                # Only a new cluster gets them: a changed label would replace one that lives, with all its groups.
+                ignore_changes=[*(f'labels["{label}"]' for label in limits), *([] if written or not limits else ["mergeLabels"])],
+            ),
         )
         self.cluster_id = self.resource.id
         self.cluster_name = self.resource.name
@@ -258,11 +267,11 @@ def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, A
     if pool.adopted:
         return _adopted_inputs(planned, placement)
     labels = {**node_group_labels(planned, driver), **args.get("labels", {})}
-    # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of before
-    # does not fit, so that no such group could ever be resized. The lower one is Magnum's default, and written out: left out, the
-    # plugin keeps that of a pool that was autoscaled before. But capi-helm, where the autoscaler is on, refuses a group whose
-    # lower limit is 0, and would scale one whose limits differ (magnum-capi-helm 1.4.0, driver.py).
-    limited = pool.autoscaled or (autoscaling and driver == "capi-helm")
+    # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of
+    # before does not fit, so that no such group could ever be resized. The lower one is Magnum's default, and written out: left
+    # out, the plugin keeps that of a pool that was autoscaled before. Where the limits decide how many nodes there are, they
+    # hold the number.
+    limited = pool.autoscaled or limits_decide(driver, autoscales=autoscaling)
     limits = {"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if limited else {"min_node_count": 0}
     return {
         "name": planned.made_name,

@@ -247,6 +247,8 @@ def _group(one: dict[str, Any]) -> Group:
         volume=one.get("docker_volume_size"),
         labels=one.get("labels") or {},
         flavor=one.get("flavor_id") or "",
+        fewest=int(one.get("min_node_count") or 0),
+        most=one.get("max_node_count"),
     )
 
 

@@ -33,6 +33,7 @@ from gpu_pools.text.incidents import explained
 
 from . import _log
 from ._args import Cluster
+from ._fixed_counts import require_nodes
 from ._options import child_options
 from ._outputs import put_back, put_off
 from ._pull_secret import pull_secret
@@ -193,7 +194,8 @@ class GpuPlatform(pulumi.ComponentResource):
         if planned.settings.verification.enabled:
             self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
-            self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
+            left = self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
+            require_nodes(planned, [left.id], _reached(planned, cluster.kubeconfig), _groups(planned, pools))
 
     def _cluster(
         self,
@@ -293,11 +295,11 @@ class GpuPlatform(pulumi.ComponentResource):
             self._node_groups(name, planned, cast("MagnumCluster | ExistingMagnumCluster", cluster), opts, made)
         return made
 
-    def _keys_left(self, name: str, planned: Plan, opts: pulumi.ResourceOptions) -> None:
+    def _keys_left(self, name: str, planned: Plan, opts: pulumi.ResourceOptions) -> DaemonSet:
         """Where nothing proves the nodes: at least no old key goes while a node's label still names it."""
         spec: Any = keys_left_spec(planned, planned.settings.nfd.labeller_image)
         metadata: Any = {"name": KEYS_LEFT, "namespace": OPERATOR_NAMESPACE}
-        DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
+        return DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
 
     @staticmethod
     def _observability(name: str, planned: Plan, opts: pulumi.ResourceOptions, reached: "ObservabilityArgs") -> None:
@@ -335,13 +337,14 @@ class GpuPlatform(pulumi.ComponentResource):
             reached["leaving"] = True
         verifier = Verifier(f"{name}-verifier", reached, opts)
         groups = _groups(planned, pools)
-        proven: dict[str, pulumi.Resource] = {}
+        proven: dict[str, Verification] = {}
         for pool, made in pools.items():
             args: VerificationArgs = {"pool": pool, "program": verifier.program, "kubeconfig": kubeconfig}
             after = _after(opts, [verifier, *made])
             proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=planned, group=groups.get(pool))
         if planned.settings.verification.smoke_test:
             self._smoke_tests(name, planned, opts, proven)
+        require_nodes(planned, [one.proof.id for one in proven.values()], _reached(planned, kubeconfig), groups)
         known = pulumi.Output.all(program=verifier.program, groups=pulumi.Output.all(**groups))
         return known.apply(lambda one: reports(planned, deployed_program(one["program"]), groups=one["groups"]))
 
@@ -444,6 +447,10 @@ def _groups(planned: Plan, made: Mapping[str, list[pulumi.Resource]]) -> dict[st
     if not isinstance(planned.settings.cluster, MagnumSettings):
         return {}
     return {pool.name: _group_name(made[pool.name][0]) for pool in planned.pools if pool.generation}
+
+
+def _reached(planned: Plan, kubeconfig: pulumi.Output[str]) -> tuple[pulumi.Output[str], str | None]:
+    return kubeconfig, getattr(planned.settings.cluster, "context", None)
 
 
 def _put_off(args: Mapping[str, Any]) -> dict[str, Any]:

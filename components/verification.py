@@ -5,7 +5,7 @@ the policy that narrows these to each one's own node. `Verification` adds, per p
 for the DaemonSet, and where that wait ends in vain components/_why.py says why. For a pool with `rollout` or MPS the program
 waits, which can end early (components/_rolled_out.py). What would take nodes away outside of the pool's
 windows is refused (components/_window.py). A pool without nodes has nothing to wait for: that is not proof, and nothing here
-calls it one.
+calls it one. Where a `count` says how many nodes there are, fewer end the deploy (components/_fixed_counts.py).
 
 The program is the file of gpu_pools/verifier/archive.py: this is the one place where components take anything but the plan.
 """
@@ -57,6 +57,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem
 from gpu_pools.verifier.archive import archive, digest
 
 from ._args import PoolLike
+from ._fixed_counts import require_nodes
 from ._helm import privileged_namespace
 from ._operands_first import operand_hooks
 from ._options import child_options, once_named
@@ -323,10 +324,16 @@ class Verification(pulumi.ComponentResource):
                 ),
             ),
         )
-        proven: list[pulumi.Resource] = [waits.written(proof, child_options(self, opts)) if waits else proof]
+        proven: list[pulumi.CustomResource] = [waits.written(proof, child_options(self, opts)) if waits else proof]
         if of_pool.pool.exchange == "surge":
             drained = _reached(what, plan, args)
-            old_nodes_emptied(name, of_pool, drained, VERIFIER_NAMESPACE, child_options(self, opts), proven)
+            old_nodes_emptied(name, of_pool, drained, VERIFIER_NAMESPACE, child_options(self, opts), [*proven])
+        #: There once the pool is proven.
+        self.proof = proven[0]
+        if planned is None and (kubeconfig := args.get("kubeconfig")) is not None:
+            named = {of_pool.name: group} if group is not None else {}
+            context = getattr(plan.settings.cluster, "context", None)
+            require_nodes(plan, [self.proof.id], (kubeconfig, context), named, of_pool.name)
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
         self.expectation = pulumi.Output.from_input(place)
         self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": verifier_selector(of_pool)})

@@ -44,6 +44,9 @@ class Machines:
         reservation: id of its capacity reservation group; empty where it has none.
         is_system: whether it is the system pool.
         version: of Kubernetes, where it names one of its own.
+        ephemeral: whether it asks for a disk on the machine's own.
+        disk: GiB of its nodes' disk; None where it does not say.
+        encrypted: whether it asks for encryption on the host.
     """
 
     name: str
@@ -60,6 +63,9 @@ class Machines:
     reservation: str = ""
     is_system: bool = False
     version: str | None = None
+    ephemeral: bool = False
+    disk: int | None = None
+    encrypted: bool = False
 
     def at(self, key: str) -> str:
         """Where a key of it is written."""
@@ -126,6 +132,9 @@ def _of_pool(pool: Pool, placement: AksPlacement, cluster: AksSettings, made: Ma
         max_pods=_number(options.max_pods or options.properties.get("maxPods")),
         reservation=_known(options.capacity_reservation_group),
         version=options.kubernetes_version,
+        ephemeral=options.os_disk_type == "Ephemeral",
+        disk=options.os_disk_size,
+        encrypted=options.encryption_at_host is True,
     )
 
 

@@ -19,6 +19,7 @@ from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.sharing import Mig
+from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,7 @@ def check_aks(settings: Settings, problems: Problems) -> None:
         return
     for pool in settings.pools:
         if isinstance(pool.placement, AksPlacement):
+            _check_provisioning(pool, cluster, problems)
             _check_version(pool, pool.placement, cluster, problems)
             # Network and identity of a cluster that is there are known once it is read (gpu_pools/plan/aks_found.py).
             if cluster.existing is None:
@@ -69,9 +71,23 @@ def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
         )
 
 
-def aks_cluster_warnings(cluster: ClusterSettings) -> Iterator[str]:
-    """What of a cluster's own request cannot be told before the deploy."""
+def aks_cluster_warnings(cluster: ClusterSettings, *, metrics_have_a_way: bool = False) -> Iterator[str]:
+    """What of a cluster's own request works with a catch, or cannot be told before the deploy.
+
+    Args:
+        cluster: of the stack.
+        metrics_have_a_way: whether the stack makes what sends them on: endpoint, rule and association.
+    """
     if isinstance(cluster, AksSettings) and cluster.existing is None:
+        monitoring = cluster.options.monitoring
+        if monitoring and monitoring.metrics and not metrics_have_a_way:
+            # terraform-provider-azurerm#23623, Azure/bicep-registry-modules#4466.
+            yield (
+                "`monitoring.metrics` switches the add-on on, and without a data collection endpoint, rule and association no "
+                "metrics arrive (C26): write `gpu-pools:observability: {to: azure}`, unless somebody has made these, "
+                "as `az aks update --enable-azure-monitor-metrics` does"
+            )
+        yield from _routes(cluster)
         yield from unlisted(cluster.options.properties, "ManagedCluster", "properties of the cluster")
         if cluster.system_pool:
             yield from unlisted(cluster.system_pool.properties, "ManagedClusterAgentPoolProfile", "properties of the system pool")
@@ -86,6 +102,34 @@ def _size_warnings(size: AzureSize, sharing: Sharing, driver: str) -> Iterator[s
         yield (
             f"{size.name} has its GPUs as vGPUs, which take NVIDIA's GRID driver for Azure and not the operator's: have AKS "
             "install it (driver: preinstalled), or name an image of your own in gpu-pools:operator.values.driver"
+        )
+
+
+def _check_provisioning(pool: Pool, cluster: AksSettings, problems: Problems) -> None:
+    """Azure refuses an autoscaled pool where node auto-provisioning is on, but with a feature that is meant for migrations.
+
+    Sources: azure-aks-docs at fb060abe (migrate-from-autoscaler-to-node-auto-provisioning), coder/envbuilder#143.
+    """
+    if pool.autoscaled and at(cluster.options.properties, "nodeProvisioningProfile", "mode") == "Auto":
+        problems.add(
+            f"{pool.path}.nodes",
+            "the cluster has node auto-provisioning, and Azure refuses a pool with the cluster autoscaler beside it (C23)",
+            allowed="`count`, or a cluster without nodeProvisioningProfile.mode Auto",
+            remedy="Write `count`, or take `nodeProvisioningProfile` out of the cluster's `properties`.",
+        )
+
+
+def _routes(cluster: AksSettings) -> Iterator[str]:
+    """Kubenet in a subnet of one's own writes its routes there, by an identity that needs the right before it is made.
+
+    A warning: somebody may have given the right to the identity of a cluster that lives.
+    Sources: azure-aks-docs at fb060abe (configure-kubenet: own subnet and route table), Azure/AKS#2333.
+    """
+    network = cluster.options.network
+    if network and network.plugin == "kubenet" and network.node_subnet and not cluster.options.own_identity:
+        yield (
+            "kubenet in a subnet of your own writes routes there, and the identity that Azure makes has no right to (C24): write "
+            "`identity.userAssigned` with an identity that is a Network Contributor of the subnet and its route table"
         )
 
 

@@ -27,6 +27,8 @@ Document = dict[str, Any]
 #: The quota of all vCPUs of a region, and that of spot machines of all families.
 ALL_CORES: Final = "cores"
 SPOT_CORES: Final = "lowprioritycores"
+_GIB: Final = 2**30
+_MIB_OF_GIB: Final = 2**10
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class Size:
         withheld: why this subscription cannot have it in the region; empty where it can.
         withheld_zones: in which zones this subscription cannot have it.
         spot: whether there are spot machines of it.
+        ephemeral: whether the nodes' disk can lie on the machine's own; None where Azure does not say.
+        own_disk: GiB of the largest of its own disks that can; None where Azure does not say.
+        encrypts: whether its host can encrypt disks and caches; None where Azure does not say.
     """
 
     name: str
@@ -50,6 +55,9 @@ class Size:
     withheld: str = ""
     withheld_zones: frozenset[str] = frozenset()
     spot: bool = True
+    ephemeral: bool | None = None
+    own_disk: int | None = None
+    encrypts: bool | None = None
 
     @property
     def usable_zones(self) -> list[str]:
@@ -200,7 +208,21 @@ def _size(one: Document, region: str) -> Size:
             for zone in (entry.get("restrictionInfo") or {}).get("zones") or ()
         ),
         spot=has.get("LowPriorityCapable") != "False",
+        ephemeral=_said(has, "EphemeralOSDiskSupported"),
+        own_disk=_own_disk(has),
+        encrypts=_said(has, "EncryptionAtHostSupported"),
     )
+
+
+def _said(has: Mapping[str, str], name: str) -> bool | None:
+    return None if name not in has else has[name] == "True"
+
+
+def _own_disk(has: Mapping[str, str]) -> int | None:
+    """The cache, the temporary disk or an NVMe disk, whichever is largest (azure-compute-docs, ephemeral-os-disks)."""
+    units = {"CachedDiskBytes": 1 / _GIB, "MaxResourceVolumeMB": 1 / _MIB_OF_GIB, "NvmeDiskSizeInMiB": 1 / _MIB_OF_GIB}
+    found = [int(float(has[name]) * unit) for name, unit in units.items() if name in has]
+    return max(found) if found else None
 
 
 def _concerns(restriction: Document, region: str) -> bool:

@@ -134,6 +134,35 @@ def _judge_kind(one: Machines, size: Size, region: str, problems: Problems) -> N
             allowed="a pool without `spot`, or another size",
             remedy="Take `spot` out, or choose another size.",
         )
+    _judge_disk(one, size, problems)
+
+
+def _judge_disk(one: Machines, size: Size, problems: Problems) -> None:
+    """What the size's own disks and host can, as Azure's list of sizes says it (C25).
+
+    Sources: Microsoft.Compute Skus 2021-07-01 (capabilities), azure-compute-docs (ephemeral-os-disks: the limits of its disk).
+    """
+    if one.ephemeral and size.ephemeral is False:
+        problems.add(
+            one.at("osDiskType"),
+            f"{size.name} has no disk of its own for that (EphemeralOSDiskSupported, C25)",
+            allowed="Managed",
+            remedy="Write `osDiskType: Managed`, or choose another size.",
+        )
+    elif one.ephemeral and size.own_disk is not None and one.disk is not None and one.disk > size.own_disk:
+        problems.add(
+            one.at("osDiskSize"),
+            f"{one.disk} GiB do not fit on the largest disk of {size.name}, of {size.own_disk} GiB (C25)",
+            allowed=f"at most {size.own_disk} with `osDiskType: Ephemeral`",
+            remedy="Write a smaller size, or `osDiskType: Managed`.",
+        )
+    if one.encrypted and size.encrypts is False:
+        problems.add(
+            one.at("encryptionAtHost"),
+            f"{size.name} cannot (EncryptionAtHostSupported, C25)",
+            allowed="false, or a size that can",
+            remedy="Take it out, or choose another size.",
+        )
 
 
 def _judge_reservation(

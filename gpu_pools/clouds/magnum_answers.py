@@ -80,6 +80,8 @@ class Group:
         labels: those that Magnum's driver gets.
         flavor: its flavor, as it was asked for.
         called: what Magnum calls it, where that is not the pool's name.
+        fewest: its lower limit.
+        most: its upper limit; None where it has none.
     """
 
     nodes: int
@@ -90,6 +92,8 @@ class Group:
     labels: Mapping[str, str] = field(default_factory=dict)
     flavor: str = ""
     called: str = ""
+    fewest: int = 0
+    most: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from gpu_pools.clouds.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.clouds.magnum_found import judge_found, notes_on_found
 from gpu_pools.clouds.magnum_generations import as_declared, judge_third
 from gpu_pools.clouds.magnum_living import judge_living
+from gpu_pools.clouds.magnum_scaling import judge_scaling
 from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.text.errors import Problems, show
@@ -109,6 +110,7 @@ def judge(
         _judge_given_template(cluster, magnum, problems)
     _judge_room(cluster, pools, cloud, magnum, problems)
     notes = judge_living(cluster, pools, magnum, cloud.images, problems)
+    notes += judge_scaling(cluster, pools, magnum, problems)
     if cluster.existing:
         notes += tuple(notes_on_found(pools, magnum))
     return Judgement(problems.found, tuple(_unchecked(cloud, magnum, wanted)), notes)

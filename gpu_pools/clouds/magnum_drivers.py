@@ -5,6 +5,11 @@ is gpu_pools/clouds/magnum_cloud.py's matter; how labels and taints reach nodes 
 
 Sources: vexxhost/magnum-cluster-api 3890a36 (utils.py, validate_cluster); openstack/magnum-capi-helm 1.4.0 (driver.py,
 _process_node_groups and _validate_allowed_node_counts); openstack/magnum 23.0.0 (conf/cluster_templates.py).
+
+Autoscaling with magnum-cluster-api (W86, W88): mutate_machine_deployment in its resources.py, and its issues #309, #521 and #907;
+that a new MachineDeployment starts at its lower limit is the defaulting webhook of kubernetes-sigs/cluster-api. With heat (W87):
+enable-auto-scaling.sh of openstack/magnum stable/2026.1 names the group default-worker alone, and the README of the autoscaler's
+magnum provider (kubernetes/autoscaler) has node groups found by role, which that script does not ask for.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Those that magnum-cluster-api takes; any other ends in CREATE_FAILED without a reason.
 CLUSTER_API_NETWORK_DRIVERS: Final = ("calico", "cilium")
+#: Labels of a cluster that are the limits of its group default-worker.
+WORKER_LIMITS: Final = ("min_node_count", "max_node_count")
 
 
 def check_magnum_drivers(settings: Settings, problems: Problems) -> None:
@@ -44,6 +51,10 @@ def magnum_driver_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     if unsaid and pool is settings.pools[0]:
         yield "no networkDriver is written: the driver fails on flannel, Magnum's own choice where its operators made none (W81)"
     yield from _unlisted(pool, placement, cluster, settings)
+    if pool is settings.pools[0]:
+        yield from _own_worker_limits(cluster)
+    if pool.autoscaled and cluster.existing is None:
+        yield from _scaled_by_nobody(cluster)
     if cluster.driver != "capi-helm":
         return
     if pool is settings.pools[0] and cluster.options.availability_zone:
@@ -51,6 +62,67 @@ def magnum_driver_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     written = {"image": placement.image, "dockerVolumeSize": placement.docker_volume_size, "nodeGroupLabels": placement.labels}
     if passed_over := [f"`{key}`" for key, value in written.items() if value]:
         yield f"the driver capi-helm makes a group of its flavor and number alone, and passes over {', '.join(passed_over)} (W80)"
+
+
+def scales_groups(cluster: MagnumSettings) -> bool:
+    """Whether the driver's autoscaler looks at the GPU pools' node groups, as far as the stack tells."""
+    return cluster.driver != "heat"
+
+
+def limits_decide(driver: str, *, autoscales: bool) -> bool:
+    """Whether a node group has as many nodes as its limits say, and not as many as its number says.
+
+    capi-helm refuses a group whose lower limit is 0 and scales one whose limits differ. magnum-cluster-api reads no number at
+    all, starts a group at its lower limit, and scales it up to its upper one, by default one node more.
+
+    Args:
+        driver: Magnum's driver of the cloud.
+        autoscales: whether the cluster's autoscaler is on.
+    """
+    return autoscales and driver in {"capi-helm", "magnum-cluster-api"}
+
+
+def worker_limits(cluster: MagnumSettings) -> dict[str, str]:
+    """The labels of a new cluster that hold its default workers at the declared number; none where nothing scales them.
+
+    Magnum's conductor takes the lower limit of the group default-worker from the cluster's labels (conductor/utils.py,
+    _get_nodegroup_object), and magnum-cluster-api the upper one (utils.py, get_node_group_max_node_count). capi-helm reads both
+    labels for that group (driver.py, _process_node_groups). What the stack says by itself is left alone.
+
+    Args:
+        cluster: the stack's cluster.
+    """
+    if not (cluster.driver == "magnum-cluster-api" and cluster.autoscales):
+        return {}
+    written = {**(cluster.template.labels if cluster.template else {}), **cluster.labels}
+    if not written.keys().isdisjoint(WORKER_LIMITS):
+        return {}
+    return dict.fromkeys(WORKER_LIMITS, str(cluster.workers))
+
+
+def _own_worker_limits(cluster: MagnumSettings) -> Iterator[str]:
+    """Limits that the stack writes: a new cluster has as many default workers as the lower one says, and not `workers`."""
+    written = {**(cluster.template.labels if cluster.template else {}), **cluster.labels}
+    fewest = written.get(WORKER_LIMITS[0], "0" if WORKER_LIMITS[1] in written else None)
+    if cluster.driver != "magnum-cluster-api" or not cluster.autoscales or fewest in {None, str(cluster.workers)}:
+        return
+    yield (
+        f"with auto_scaling_enabled a new cluster has {fewest} default workers, as its label {WORKER_LIMITS[0]} says, and not "
+        f"`workers: {cluster.workers}` (W86): write the same number in both"
+    )
+
+
+def _scaled_by_nobody(cluster: MagnumSettings) -> Iterator[str]:
+    if not cluster.autoscales and cluster.template is not None:
+        yield (
+            "the labels of `cluster` and its `template` do not turn auto_scaling_enabled on, so nobody scales this pool (W87): "
+            'write `labels: {auto_scaling_enabled: "true"}` for a new cluster, or `count` instead of `nodes`'
+        )
+    elif not scales_groups(cluster):
+        yield (
+            "the driver heat starts its autoscaler for the group default-worker alone, so nobody scales this pool unless the "
+            "cloud's operators have changed that (W87): write `count`, and resize the pool by an `up`"
+        )
 
 
 def _unlisted(pool: Pool, placement: MagnumPlacement, cluster: MagnumSettings, settings: Settings) -> Iterator[str]:

@@ -35,7 +35,7 @@ class AzureSize:
         product: what NVML answers on it; None where not known.
         gpus: GPUs per VM, a fraction on sizes that share one GPU by vGPU.
         mig: True where AKS documents MIG for it, False where not, None where the sources say nothing of AKS.
-        driver: which driver AKS would install, ``CUDA`` or ``GRID``.
+        driver: which driver AKS would install, ``CUDA`` or ``GRID``; None: it installs none.
         arch: ``amd64`` or ``arm64``.
         open: what the sources leave open; empty: nothing that matters here.
     """
@@ -47,7 +47,7 @@ class AzureSize:
     product: str | None
     gpus: Fraction
     mig: bool | None
-    driver: str
+    driver: str | None
     arch: str
     open: str = ""
 

@@ -34,6 +34,10 @@ LONGEST_TEXT: Final = 1024
 _INTERVAL: Final = "PT1M"
 _ACCOUNT: Final = "MonitoringAccount1"
 _STREAM: Final = "Microsoft-PrometheusMetrics"
+#: Of the logs: the name of their association (terraform-azurerm-aks#607, terraform-provider-azurerm#23510).
+LOGS_ASSOCIATION: Final = "ContainerInsightsExtension"
+_LOGS: Final = "Microsoft-ContainerInsights-Group-Default"
+_LOGS_WORKSPACE: Final = "ciworkspace"
 #: Azure's severities: 0 critical, 1 error, 2 warning, 3 informational, 4 verbose.
 _SEVERITIES: Final[Mapping[str, int]] = {"critical": 0, "warning": 2, "info": 3}
 _RESOLVED_AFTER: Final = "10m"
@@ -63,6 +67,29 @@ def collection_rule(workspace: object) -> dict[str, Any]:
         },
         "destinations": {"monitoringAccounts": [{"accountResourceId": workspace, "name": _ACCOUNT}]},
         "data_flows": [{"streams": [_STREAM], "destinations": [_ACCOUNT]}],
+    }
+
+
+def logs_rule(workspace: object) -> dict[str, Any]:
+    """From the containers' logs, as the add-on omsagent reads them, to a Log Analytics workspace.
+
+    The add-on with `useAADAuth` sends nothing without it. Sources: terraform-provider-azurerm#23510 and
+    Azure/terraform-azurerm-aks#607; the names of stream and extension are the same in each template that was found.
+
+    Args:
+        workspace: its id, or an Output of it.
+    """
+    settings = {"dataCollectionSettings": {"interval": "1m", "namespaceFilteringMode": "Off", "enableContainerLogV2": True}}
+    extension = {
+        "name": LOGS_ASSOCIATION,
+        "extensionName": "ContainerInsights",
+        "streams": [_LOGS],
+        "extensionSettings": settings,
+    }
+    return {
+        "data_sources": {"extensions": [extension]},
+        "destinations": {"logAnalytics": [{"workspaceResourceId": workspace, "name": _LOGS_WORKSPACE}]},
+        "data_flows": [{"streams": [_LOGS], "destinations": [_LOGS_WORKSPACE]}],
     }
 
 

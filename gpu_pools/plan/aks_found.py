@@ -51,6 +51,7 @@ class FoundPool:
         pod_subnet: id of its pods' subnet; empty where they have none.
         tags: of the pool.
         driver: what Azure was told of GPU drivers: Install or None; empty where nothing was said.
+        autoscaled: whether the cluster autoscaler decides its number of nodes.
     """
 
     name: str
@@ -59,6 +60,7 @@ class FoundPool:
     pod_subnet: str
     tags: Mapping[str, str]
     driver: str = ""
+    autoscaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class FoundCluster:
         private: whether its API server has a private address only.
         own_identity: whether it acts as an identity of its owner's, and not of Azure's making.
         pools: all, in Azure's order.
+        provisions: whether node auto-provisioning is on: nodeProvisioningProfile, or an AKS Automatic cluster.
     """
 
     id: str
@@ -84,6 +87,7 @@ class FoundCluster:
     private: bool
     own_identity: bool
     pools: tuple[FoundPool, ...]
+    provisions: bool = False
 
     def subnets_for(self, *names: str) -> tuple[str, str]:
         """Where a pool that names no subnet lies: where it is, else where the first system pool is; (nodes', pods').
@@ -128,6 +132,7 @@ def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Pro
             *_other_driver(pool, settings, found),
             *_elsewhere(pool, found),
             *_reserved(pool, found),
+            *_provisioned(pool, found),
         ):
             problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
     return list(problems.found)
@@ -241,6 +246,17 @@ def _reserved(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
             "the cluster acts as an identity of Azure's making, which cannot use it",
             "nothing in this cluster",
             "Have its owner give it an identity that is a Contributor of the group's resource group, or leave this out.",
+        )
+
+
+def _provisioned(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
+    """As gpu_pools/clouds/aks_together.py says it of a new cluster; an autoscaled pool shows that both may be."""
+    if pool.autoscaled and found.provisions and not any(one.autoscaled for one in found.pools):
+        yield Problem(
+            f"{pool.path}.nodes",
+            "the cluster has node auto-provisioning, and Azure refuses a pool with the cluster autoscaler beside it (C23)",
+            "`count`; with the feature AllowClusterAutoscalerAndNAP the cluster would have autoscaled pools already",
+            "Write `count`.",
         )
 
 

@@ -10,12 +10,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.aks_together import check_aks
-from gpu_pools.clouds.magnum_drivers import check_magnum_drivers
+from gpu_pools.clouds.magnum_drivers import check_magnum_drivers, scales_groups
 from gpu_pools.mig.advice import layout_text, nearest, nearest_profile, why_not
 from gpu_pools.mig.geometry import most_of, place
 from gpu_pools.plan.memory_budget import check_memory
 from gpu_pools.plan.mig_strategy import check_mig_strategy
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal, tainted_by
+from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement
 from gpu_pools.stack.sharing import MPS_MOST_REPLICAS_OLD, Mig, Mps, TimeSlicing
 from gpu_pools.text.errors import show
@@ -118,9 +119,20 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settin
     if isinstance(shared, TimeSlicing | Mps) and shared.rename_by_default:
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/gpu.shared is judged unready (C04)"
     if pool.min_nodes == 0:
-        yield "scaling from zero: until a node lives, pods can select only by labels declared on the pool (C03)"
+        yield from _from_zero(settings)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and not settings.verification.startup_taint:
         yield f"new nodes advertise whole GPUs until MIG is applied, and pods may start too early (C06): {_waiting(settings)}"
+
+
+def _from_zero(settings: Settings) -> Iterator[str]:
+    cluster = settings.cluster
+    if not isinstance(cluster, MagnumSettings):
+        yield "scaling from zero: until a node lives, pods can select only by labels declared on the pool (C03)"
+    elif scales_groups(cluster):
+        yield (
+            f"scaling from zero: the driver {cluster.driver} tells the autoscaler of no GPU, so no pod that requests one starts "
+            "the first node (W88): write `min: 1`"
+        )
 
 
 def _waiting(settings: Settings) -> str:

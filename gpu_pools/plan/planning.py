@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from gpu_pools.clouds.aks_node_boot import check_node_boot, node_boot_warnings
 from gpu_pools.clouds.aks_together import aks_cluster_warnings, aks_warnings
 from gpu_pools.clouds.magnum_drivers import magnum_driver_warnings
 from gpu_pools.images.placed import tag_warnings
@@ -128,6 +129,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         if (sharing := settings.sharing.get(pool.sharing)) is not None
     ]
     check_together(settings, problems)
+    check_node_boot(settings, {pool.name: driver_of(pool, settings) for pool in settings.pools}, problems)
     check_startup_taint(settings, problems)
     check_rollouts(settings, problems)
     check_exchanges(settings, problems)
@@ -264,12 +266,13 @@ def _pool_warnings(
         # Said once: they are about the cluster.
         yield from imported_warnings(settings)
         yield from cluster_warnings(settings)
-        yield from aks_cluster_warnings(settings.cluster)
+        yield from aks_cluster_warnings(settings.cluster, metrics_have_a_way=settings.observability.azure_reads)
         yield from chart_warnings(settings)
         yield from driver_upgrade_warnings(settings, driver_of(pool, settings))
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
     yield from aks_warnings(pool, sharing, driver_of(pool, settings))
+    yield from node_boot_warnings(pool, settings, driver_of(pool, settings))
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and reboots(hardware, settings):
         yield (

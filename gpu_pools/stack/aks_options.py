@@ -67,6 +67,11 @@ class Monitoring:
         sets="addonProfiles.omsagent",
         change="updates",
     )
+    location: str | None = row(
+        "The workspace's region; the cluster's by default.",
+        text(r"[a-z0-9]+", "a region, e.g. westeurope"),
+        doc="The region of `workspace`, in which the rule lies that sends it the logs; the cluster's by default.",
+    )
     metrics: bool | None = row(
         "Whether metrics go to a managed Prometheus.", flag(), sets="azureMonitorProfile.metrics.enabled", change="updates"
     )

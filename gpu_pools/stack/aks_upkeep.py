@@ -68,25 +68,13 @@ def _window(section: Section, one: Row) -> Window | None:
     return window
 
 
-def _cluster_window(section: Section, one: Row) -> Window | None:
-    window = _window(section, one)
-    if window and window.day is None:
-        section.problems.add(
-            f"{section.at(one.key)}.day",
-            "is missing",
-            allowed=" | ".join(DAYS),
-            remedy="Name one: upgrades of the cluster are weekly at most, those of node images may be daily.",
-        )
-    return window
-
-
 @dataclass(frozen=True)
 class Maintenance:
     """When Azure may upgrade by itself; resources of their own beside the cluster."""
 
     cluster_upgrade: Window | None = row(
         "For upgrades of Kubernetes; needs upgrades.channel.",
-        Kind(_cluster_window, Window),
+        Kind(_window, Window),
         doc="For upgrades of Kubernetes (`aksManagedAutoUpgradeSchedule`); needs `upgrades.channel`.",
     )
     node_os_upgrade: Window | None = row(

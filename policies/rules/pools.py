@@ -112,6 +112,11 @@ def _shared_from_zero(case: Case) -> Iterator[Found]:
     for resource, value in kinds.configs_named(case, label):
         if kinds.sharing_of(value):
             yield Found(least.path, f'none is kept, and "{label.text()}" of {resource.name} shares each GPU')
+    # A partitioned GPU is several to pods as well (Azure/AKS#5161, #3427; NVIDIA/gpu-operator#693).
+    profile, layout = case.inputs.at("gpuInstanceProfile"), kinds.sharing_label(case, kinds.MIG_LABEL)
+    for place in (profile, layout):
+        if place.text() not in {"", "all-disabled", "MIG7g"}:
+            yield Found(least.path, f'none is kept, and "{place.text()}" partitions each GPU')
 
 
 def _deallocate(case: Case) -> Iterator[Found]:

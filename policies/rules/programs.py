@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds.aks_node_boot import MANAGED_TAG, boot_tags
 from gpu_pools.existing.findings import Findings
 from gpu_pools.existing.mig_parted_check import check_mig_parted
 from gpu_pools.existing.plugin_check import check_plugin_config
@@ -206,8 +207,13 @@ def _reboot(case: Case) -> Iterator[Found]:
 
 def _managed(case: Case) -> Iterator[Found]:
     place = case.inputs.at("gpuProfile", "nvidia", "managementMode")
-    for resource, _ in kinds.operators(case) if place.text() == "Managed" else ():
-        yield Found(place.path, f'"Managed", beside the operator of {resource.name}')
+    operators = [resource.name for resource, _ in kinds.operators(case)]
+    for operator in operators if place.text() == "Managed" else ():
+        yield Found(place.path, f'"Managed", beside the operator of {operator}')
+    # azure-native cannot send the input above so far; the node's boot reads a tag, too (gpu_pools/clouds/aks_node_boot.py).
+    for name, tag in case.inputs.at("tags").items():
+        for operator in operators if [*boot_tags({name: tag.text()}, MANAGED_TAG)] else ():
+            yield Found(tag.path, f'"{tag.text()}", beside the operator of {operator}')
 
 
 def _second_plugin(case: Case) -> Iterator[Found]:
@@ -439,7 +445,7 @@ RULES: Final = (
         types=(kinds.AGENT_POOL,),
         judge=_managed,
         why="AKS and the operator both run a device plugin on the nodes",
-        repair="Leave managementMode out, or do not install the operator.",
+        repair="Leave managementMode and the tag EnableManagedGPUExperience out, or do not install the operator.",
         whole=True,
     ),
     Rule(

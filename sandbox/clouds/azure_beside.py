@@ -39,8 +39,6 @@ def check_window(name: str, body: Body) -> None:
         raise invalid(
             "maintenanceWindow.schedule", "exactly one of daily, weekly, absoluteMonthly and relativeMonthly is required"
         )
-    if "daily" in schedules and name == "aksManagedAutoUpgradeSchedule":
-        raise invalid("maintenanceWindow.schedule.daily", f"it is not supported for {name}")
     day = (schedules.get("weekly") or {}).get("dayOfWeek")
     if day is not None and day not in azure_types.enums()["WeekDay"]:
         raise invalid("maintenanceWindow.schedule.weekly.dayOfWeek", f"'{day}' is not a day of the week")

@@ -16,6 +16,7 @@ from sandbox.cluster import add_ons, machine_groups
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.machine_groups import MachineGroup
 from sandbox.cluster.node_tools import find_platform_tools
+from sandbox.openstack import replicas
 from sandbox.openstack.marks import CAPI_HELM, CLUSTER_API, node_marks
 from sandbox.openstack.seed import read_seed
 from sandbox.system.errors import SandboxError
@@ -45,15 +46,16 @@ def main() -> int:
     return 0
 
 
-def handle(request: Request) -> dict[str, str]:
+def handle(request: Request) -> dict[str, Any]:
     """Do what the driver asks for; doing it twice is as good as once.
 
     Args:
         request: `action` (boot, put, remove, erase), `driver`, `cluster` (uuid, name, stack_id), `clusters` and `seed` (paths),
-            `groups` for the first three, `ca_certificate` and `ca_key` (PEM) for boot.
+            `auto_scaling_enabled` (the cluster's label), `groups` for the first three, `ca_certificate` and `ca_key` (PEM) for
+            boot.
 
     Returns:
-        For boot the `server` and the Kubernetes `version`, else nothing.
+        For boot the `server` and the Kubernetes `version`; for boot and put `counts`, the machines of each group by its UUID.
 
     Raises:
         SandboxError: it could not be done.
@@ -71,9 +73,12 @@ def handle(request: Request) -> dict[str, str]:
             machine_groups.remove(folder, group["uuid"])
         return {}
     tools = find_platform_tools(Progress(sys.stderr)) if action == "boot" else None
-    answer = _boot(folder, request, tools) if tools else {}
-    for group in request["groups"]:
-        machine_groups.put(folder, machines_of(request, group))
+    answer: dict[str, Any] = {**_boot(folder, request, tools)} if tools else {}
+    present = machine_groups.groups(folder)
+    wanted = [machines_of(request, group, present.get(group["uuid"])) for group in request["groups"]]
+    for group in wanted:
+        machine_groups.put(folder, group)
+    answer["counts"] = {group.id: group.count for group in wanted}
     if tools and request["driver"] == CAPI_HELM:
         # A cluster of that driver is complete when its add-ons are deployed, not before (driver.py, _update_status_updating).
         add_ons.install(clusters.load(folder), tools.helm, read_seed(Path(request["seed"])).add_ons)
@@ -95,8 +100,13 @@ def _boot(folder: Path, request: Request, tools: Tools) -> dict[str, str]:
     return {"server": running.server, "version": _KUBERNETES_VERSION}
 
 
-def machines_of(request: Request, group: Mapping[str, Any]) -> MachineGroup:
+def machines_of(request: Request, group: Mapping[str, Any], present: MachineGroup | None = None) -> MachineGroup:
     """The machines of a node group.
+
+    Args:
+        request: as of `handle`.
+        group: the node group's row.
+        present: its machines so far; None for a new group.
 
     Raises:
         SandboxError: the cloud has no such flavor; or no such image, which Magnum does not ask after for a node group.
@@ -113,10 +123,12 @@ def machines_of(request: Request, group: Mapping[str, Any]) -> MachineGroup:
     if master:
         labels = {**labels, "node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/master": ""}
         taints.append(_CONTROL_PLANE_TAINT)
+    autoscaling = request.get("auto_scaling_enabled", "")
+    count = replicas.machines(request["driver"], autoscaling, group, present.count if present else None)
     return MachineGroup(
         id=group["uuid"],
         node_prefix=_node_prefix(request["driver"], request["cluster"], group),
-        count=group["node_count"] if marks.joins else 0,
+        count=count if marks.joins else 0,
         labels=labels,
         taints=taints,
         hardware=flavors[group["flavor"]],

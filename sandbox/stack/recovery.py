@@ -25,6 +25,7 @@ from sandbox.cluster import control_plane as clusters
 from sandbox.cluster import machine_groups
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
+from sandbox.openstack import replicas
 from sandbox.providers.kube_objects import Objects
 from sandbox.stack import inventory, stand_ins
 from sandbox.system import processes
@@ -116,6 +117,24 @@ def _in_magnum(magnum: MagnumApi, cluster: str, plan: Plan, pool: str) -> str:
     return made if magnum.find_group(cluster, made) else pool
 
 
+def _scale_node_group(sandbox: Sandbox, magnum: MagnumApi, cluster: MagnumSettings, group: str, count: int) -> None:
+    """As the autoscaler does it: by Magnum, or past it where the driver does not read the number that Magnum is asked for.
+
+    Raises:
+        Refusal: if the number is outside of the group's limits.
+    """
+    found = magnum.get(f"clusters/{cluster.name}")
+    if not replicas.goes_by_limits(str(cluster.driver), str((found.get("labels") or {}).get("auto_scaling_enabled", ""))):
+        magnum.scale(cluster.name, group, count)
+        return
+    row = magnum.get(f"clusters/{found['uuid']}/nodegroups/{group}")
+    fewest, most = replicas.limits(row)
+    if not fewest <= count <= most:
+        raise Refusal(f"the autoscaler keeps {group} between {fewest} and {most} nodes")
+    folder = next(sandbox.clusters.glob(f"*-{found['uuid'][:6]}"))
+    machine_groups.scale(folder, row["uuid"], count)
+
+
 def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
     """Change a pool's node count as an autoscaler would: through the cloud, not through the engine.
 
@@ -131,7 +150,7 @@ def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
         if isinstance(cluster, AksSettings):
             azure.scale_node_pool(sandbox.folder, cluster.name, _in_azure(sandbox, plan, pool), count)
         elif isinstance(cluster, MagnumSettings) and magnum:
-            magnum.scale(cluster.name, _in_magnum(magnum, cluster.name, plan, pool), count)
+            _scale_node_group(sandbox, magnum, cluster, _in_magnum(magnum, cluster.name, plan, pool), count)
         else:
             machine_groups.scale(sandbox.existing_cluster, pool, count)
     except Refusal as error:

@@ -13,6 +13,8 @@ import pytest
 from pulumi.runtime import mocks, settings, stack
 from pulumi.runtime.mocks import MockMonitor
 
+from components import _fixed_counts
+
 from .api_server import ApiServer
 
 if TYPE_CHECKING:
@@ -188,6 +190,22 @@ def kubelogin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     return program
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that are missing never come in these tests, and a cluster that does not answer never will."""
+    monkeypatch.setattr(_fixed_counts, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(_fixed_counts, "_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(_fixed_counts, "_seconds", lambda _plan: 0.0)
+    client_of = _fixed_counts.client_of
+
+    def of_this_machine(kubeconfig: str, context: str | None) -> Any:
+        if "127.0.0.1" not in kubeconfig:
+            raise ConnectionError
+        return client_of(kubeconfig, context)
+
+    monkeypatch.setattr(_fixed_counts, "client_of", of_this_machine)
 
 
 @pytest.fixture

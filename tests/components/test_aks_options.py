@@ -97,6 +97,29 @@ class TestPool:
         assert inputs["nodeLabels"]["kubernetes.azure.com/scalesetpriority"] == "spot"
         assert "kubernetes.azure.com/scalesetpriority=spot:NoSchedule" in inputs["nodeTaints"]
 
+    @pytest.mark.parametrize(("more", "region"), [({}, "westeurope"), ({"location": "northeurope"}, "northeurope")])
+    def test_logs_get_the_rule_that_sends_them_and_its_association(self, run: Run, more: dict[str, str], region: str) -> None:
+        logs = id_of("Microsoft.OperationalInsights/workspaces/logs")
+        declared: Any = {**CLUSTER, "monitoring": {"workspace": logs, **more}}
+        recorded = run(lambda: AksCluster("c", declared))
+        rule = recorded.one("DataCollectionRule").inputs
+        assert (rule["location"], rule["kind"]) == (region, "Linux")
+        (extension,) = rule["dataSources"]["extensions"]
+        (flow,) = rule["dataFlows"]
+        (target,) = rule["destinations"]["logAnalytics"]
+        assert extension["extensionName"] == "ContainerInsights"
+        assert extension["streams"] == flow["streams"] == ["Microsoft-ContainerInsights-Group-Default"]
+        assert flow["destinations"] == [target["name"]]
+        assert target["workspaceResourceId"] == logs
+        association = recorded.one("DataCollectionRuleAssociation").inputs
+        assert association["associationName"] == "ContainerInsightsExtension"
+        assert "c-logs-rule" in recorded.depends_on("c-logs-association")
+        assert recorded.of("DataCollectionEndpoint") == []
+
+    def test_without_a_workspace_there_is_no_rule(self, run: Run) -> None:
+        recorded = run(lambda: AksCluster("c", cast("Any", {**CLUSTER, "monitoring": {"metrics": True}})))
+        assert recorded.of("DataCollectionRule") == []
+
     def test_what_is_only_placed_may_be_an_output(self, run: Run) -> None:
         def program() -> None:
             made = pulumi.Output.from_input(subnet("made"))

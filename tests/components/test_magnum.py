@@ -127,9 +127,15 @@ class TestNodeGroup:
 
     @pytest.mark.parametrize(
         ("driver", "autoscaling", "limited"),
-        [("capi-helm", True, True), ("capi-helm", False, False), ("magnum-cluster-api", True, False), ("heat", True, False)],
+        [
+            ("capi-helm", True, True),
+            ("capi-helm", False, False),
+            ("magnum-cluster-api", True, True),
+            ("magnum-cluster-api", False, False),
+            ("heat", True, False),
+        ],
     )
-    def test_a_fixed_group_has_limits_where_the_driver_refuses_groups_without(
+    def test_a_fixed_group_has_limits_where_they_decide_how_many_nodes_there_are(
         self,
         run: Run,
         driver: str,
@@ -156,6 +162,38 @@ class TestNodeGroup:
                 MagnumGpuNodePool("a", args)
 
         run(program)
+
+
+class TestDefaultWorkers:
+    """magnum-cluster-api reads no number where the autoscaler is on: the limits come with the labels of a new cluster."""
+
+    @staticmethod
+    def _labels(run: Run, **changed: Any) -> tuple[Any, list[str]]:
+        args: Any = {**MADE, "driver": "magnum-cluster-api", "workers": 3, **changed}
+        args["template"] = {**TEMPLATE, "network_driver": "cilium", **changed.get("template", {})}
+        recorded = run(lambda: MagnumCluster("c", args))
+        return recorded.one(":Cluster").inputs.get("labels"), list(recorded.options("c-cluster").ignoreChanges)
+
+    def test_get_limits_at_their_number_that_no_living_cluster_sees(self, run: Run) -> None:
+        labels, ignored = self._labels(run, labels={"auto_scaling_enabled": "true"})
+        assert labels == {"auto_scaling_enabled": "true", "min_node_count": "3", "max_node_count": "3"}
+        assert ignored == ['labels["min_node_count"]', 'labels["max_node_count"]']
+
+    def test_are_held_where_the_template_turns_the_autoscaler_on(self, run: Run) -> None:
+        labels, ignored = self._labels(run, template={"labels": {"auto_scaling_enabled": "true"}}, labels={})
+        assert labels == {"min_node_count": "3", "max_node_count": "3"}
+        assert "mergeLabels" in ignored
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"labels": {"auto_scaling_enabled": "true", "min_node_count": "1", "max_node_count": "5"}},
+            {"labels": {"auto_scaling_enabled": "true"}, "driver": "heat"},
+            {"labels": {"auto_scaling_enabled": "false"}},
+        ],
+    )
+    def test_are_left_alone_elsewhere(self, run: Run, changed: dict[str, Any]) -> None:
+        assert self._labels(run, **changed) == (changed["labels"], [])
 
 
 class TestNeverAsked:

@@ -117,3 +117,23 @@ def test_the_target_comes_is_changed_and_goes(sandbox: Callable[..., Trial]) -> 
     trial.up().ok()
     assert observing(trial) == {}
     assert records(trial)["assignments"] == {}
+
+
+def test_logs_get_a_rule_of_their_own_that_goes_with_the_key(sandbox: Callable[..., Trial]) -> None:
+    trial = sandbox(STACK)
+    logs = f"{GROUP}/providers/Microsoft.OperationalInsights/workspaces/logs"
+    trial.edit(lambda config: config["gpu-pools:cluster"].update(monitoring={"workspace": logs}))
+    trial.up().ok()
+    made = observing(trial)
+    (rule,), (association,) = made["dataCollectionRules"], made["dataCollectionRuleAssociations"]
+    assert rule["body"]["destinations"]["logAnalytics"][0]["workspaceResourceId"] == logs
+    (cluster,) = records(trial)["clusters"].values()
+    assert (
+        association["id"]
+        == f"{cluster['id']}/providers/Microsoft.Insights/dataCollectionRuleAssociations/ContainerInsightsExtension"
+    )
+    assert association["body"]["dataCollectionRuleId"] == rule["id"]
+    trial.engine("preview", "--expect-no-changes").ok()
+    trial.edit(lambda config: config["gpu-pools:cluster"].pop("monitoring"))
+    trial.up().ok()
+    assert not {"dataCollectionRules", "dataCollectionRuleAssociations"} & observing(trial).keys()

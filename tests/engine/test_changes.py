@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.cli.main import main
+from sandbox.cluster import machine_groups
 from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import attached
 from sandbox.system.files import read_json
@@ -165,6 +166,21 @@ def test_an_up_leaves_the_autoscalers_count_alone(aks: Trial) -> None:
     assert aks.planned_steps() == []
     assert "unchanged" in aks.up().ok().out
     assert len(aks.nodes("spare")) == 3
+
+
+def test_a_machine_of_a_fixed_number_that_is_gone_ends_the_next_up(aks: Trial) -> None:
+    """Azure says nothing of it, nothing of the stack has changed, and a DaemonSet is complete on the nodes that are left."""
+    (folder,) = aks.clusters
+    (gone,) = [one.id for one in machine_groups.groups(folder).values() if one.node_prefix.startswith("aks-gpu-")]
+    machine_groups.scale(folder, gone, 0)
+    aks.wait_until(lambda: not aks.nodes("gpu"), "the machine is gone")
+    ended = aks.up()
+    machine_groups.scale(folder, gone, 1)
+    assert ended.code != 0
+    assert "pools[0].count: pool gpu declares 1 nodes and has 0 (C16)" in ended.text
+    assert "az aks nodepool show --resource-group small-rg --cluster-name small --name gpu" in ended.text
+    aks.wait_until(lambda: len(aks.nodes("gpu")) == 1 and aks.holds(), "the machine is there again")
+    assert "unchanged" in aks.up().ok().out
 
 
 def test_the_cloud_refuses_counts_out_of_bounds(aks: Trial) -> None:

@@ -210,6 +210,8 @@ BAD: dict[str, list[Program]] = {
     "shared-pools-keep-a-node": [
         program(pool(options=_LEFT, **{**_AUTO, "minCount": 0}), sharing()),
         program(pool(options=_LEFT, **{**_AUTO, "minCount": None}), sharing(sliced=MPS)),
+        # Partitioned by AKS; by the operator it breaks new-mig-nodes-wait as well.
+        program(pool(options=_LEFT, **{**_AUTO, "minCount": 0, "nodeLabels": {}}, gpuInstanceProfile="MIG1g")),
     ],
     "gpu-nodes-are-deleted": [program(pool(scaleDownMode="Deallocate"))],
     "gpu-pools-stand-alone": [
@@ -310,7 +312,8 @@ BAD: dict[str, list[Program]] = {
     "aks-managed-gpus-alone": [
         program(pool(gpuProfile={"driver": "None", "nvidia": {"managementMode": "Managed"}}), one)
         for one in (operator(), adopted())
-    ],
+    ]
+    + [program(pool(tags={"EnableManagedGPUExperience": "true"}), operator())],
     "one-device-plugin": [
         program(operator(), made(kinds.RELEASE, "plugin", {"chart": "nvidia-device-plugin"})),
         program(adopted(), made(kinds.RELEASE, "plugin", {"chart": "nvidia-device-plugin"})),

@@ -190,7 +190,6 @@ WINDOW: dict[str, Any] = {
         ("mine", WINDOW, "'mine' is not one of default"),
         ("aksManagedAutoUpgradeSchedule", {}, "maintenanceWindow is missing"),
         ("aksManagedAutoUpgradeSchedule", {**WINDOW, "schedule": {}}, "exactly one of daily"),
-        ("aksManagedAutoUpgradeSchedule", {**WINDOW, "schedule": {"daily": {"intervalDays": 1}}}, "it is not supported for"),
         ("aksManagedNodeOSUpgradeSchedule", {**WINDOW, "durationHours": 2}, "it must be 4 to 24"),
         ("aksManagedNodeOSUpgradeSchedule", {**WINDOW, "startTime": "2"}, "is not a time"),
         ("aksManagedNodeOSUpgradeSchedule", {**WINDOW, "schedule": {"weekly": {"dayOfWeek": "So"}}}, "not a day of the week"),

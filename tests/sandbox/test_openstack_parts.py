@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from sandbox.openstack import catalogue, host, marks
+from sandbox.openstack import catalogue, host, marks, replicas
 from sandbox.openstack.marks import node_marks
 from sandbox.openstack.seed import read_seed
 from sandbox.stack.state import PROJECT
@@ -63,6 +64,43 @@ def test_nodes_are_labelled_as_the_played_driver_labels_them(seed: Path, driver:
     assert machines.labels[label] == "gpus"
     assert machines.count == 2
     assert machines.hardware.gpu_model == "a100-40gb"
+
+
+@pytest.mark.parametrize(
+    ("limits", "present", "count"),
+    [
+        # The number that was asked for, 2, is not read: a new group has its lower limit, a living one keeps its number above it.
+        ({"min_node_count": 0, "max_node_count": None}, None, 0),
+        ({"min_node_count": 2, "max_node_count": 2}, None, 2),
+        ({"min_node_count": 2, "max_node_count": 3}, 1, 2),
+        ({"min_node_count": 0, "max_node_count": 1}, 1, 1),
+        ({"min_node_count": 1, "max_node_count": 1}, 3, 3),
+    ],
+)
+def test_under_an_autoscaler_magnum_cluster_api_goes_by_limits_alone(
+    seed: Path, limits: dict[str, Any], present: int | None, count: int
+) -> None:
+    group = {**GROUP, **limits}
+    there = None if present is None else replace(host.machines_of(request(seed), GROUP), count=present)
+    asked = {**request(seed, "magnum-cluster-api"), "auto_scaling_enabled": "True"}
+    assert host.machines_of(asked, group, there).count == count
+    for driver, label in (("magnum-cluster-api", ""), ("heat", "true"), ("capi-helm", "true")):
+        assert host.machines_of({**request(seed, driver), "auto_scaling_enabled": label}, group, there).count == 2
+    masters = {**group, "role": "master"}
+    assert host.machines_of(asked, masters, there).count == 2
+
+
+@pytest.mark.parametrize(
+    ("group", "limits"),
+    [
+        ({"labels": {}}, (0, 1)),
+        ({"min_node_count": 3, "labels": {}}, (3, 4)),
+        ({"min_node_count": 3, "labels": {"max_node_count": "9"}}, (3, 9)),
+        ({"min_node_count": 3, "max_node_count": 3, "labels": {"max_node_count": "9"}}, (3, 3)),
+    ],
+)
+def test_limits_are_those_that_the_driver_writes(group: dict[str, Any], limits: tuple[int, int]) -> None:
+    assert replicas.limits(group) == limits
 
 
 def test_groups_of_one_name_in_two_clusters_have_nodes_of_different_names(seed: Path) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from tests.unit.bad_case import Case
 from tests.unit.bad_gpu_models import ALONE
-from tests.unit.stacks import A100, aks
+from tests.unit.stacks import A100, GONE, aks
 
 _POOL: Final = "gpu-pools:pools[0]"
 _CLUSTER: Final = "gpu-pools:cluster"
@@ -36,6 +36,36 @@ def _pool(id_: str, pool: dict[str, Any], place: str, message: str, allowed: str
 _GROUP: Final = id_of("Microsoft.Compute/capacityReservationGroups/held")
 _NEAR: Final = id_of("Microsoft.Compute/proximityPlacementGroups/near")
 _POOLS: Final = (
+    _pool(
+        "managed-gpus-by-a-tag",
+        {"tags": {"EnableManagedGPUExperience": "true"}},
+        "tags.EnableManagedGPUExperience",
+        "a device plugin and an exporter of its own beside the operator's (C19)",
+        "no such tag",
+        "Take it out",
+    ),
+    _pool(
+        "no-driver-by-a-tag",
+        {"driver": "preinstalled", "tags": {"SkipGPUDriverInstall": "true"}},
+        "tags.SkipGPUDriverInstall",
+        "AKS install no driver, and nobody else does",
+        remedy="`driver: operator`",
+    ),
+    _pool(
+        "preinstalled-on-arm",
+        {"driver": "preinstalled", "vmSize": "Standard_ND128isr_GB300_v6"},
+        "driver",
+        "preinstalled on Standard_ND128isr_GB300_v6: AKS installs no driver on Arm64 (C17)",
+        "operator",
+    ),
+    _pool(
+        "preinstalled-and-confidential",
+        {"driver": "preinstalled", "vmSize": "Standard_NCC40ads_H100_v5"},
+        "driver",
+        "AKS installs no driver for confidential GPUs",
+        "operator",
+        "a signed image",
+    ),
     _pool("subnet-by-name", {"subnet": "gpu"}, "subnet", '"gpu" is not the id', "virtualNetworks/<name>/subnets", "az network"),
     _pool("subnet-a-number", {"subnet": 7}, "subnet", "7 is not the id of such a resource", "/subscriptions/<id>"),
     _pool(
@@ -310,8 +340,24 @@ def _network(
 
 
 _NODES: Final = subnet("nodes")
+_SCALED: Final = {"count": GONE, "nodes": {"min": 0, "max": 2}}
+_PROVISIONED: Final = {"properties": {"nodeProvisioningProfile": {"mode": "Auto"}}}
 _IDENTITY: Final = id_of("Microsoft.ManagedIdentity/userAssignedIdentities/gpu")
 _CLUSTERS: Final = (
+    Case(
+        "aks-cluster-node-auto-provisioning-and-an-autoscaled-pool",
+        aks(_SCALED, cluster=_PROVISIONED),
+        f"{_POOL}.nodes",
+        "Azure refuses a pool with the cluster autoscaler beside it (C23)",
+        "`count`",
+        "take `nodeProvisioningProfile` out",
+    ),
+    _cluster(
+        "managed-gpus-by-a-tag",
+        {"tags": {"enableManagedGpuExperience": "True"}},
+        "tags.enableManagedGpuExperience",
+        "a device plugin and an exporter of its own beside the operator's (C19)",
+    ),
     _cluster(
         "two-groups",
         {"resourceGroup": "one", "existingResourceGroup": "two"},
@@ -491,13 +537,6 @@ _CLUSTERS: Final = (
         "maintenance.clusterUpgrade",
         "Azure upgrades nothing by itself",
         "upgrades.channel",
-    ),
-    _cluster(
-        "window-of-a-day",
-        {"upgrades": {"channel": "patch"}, "maintenance": {"clusterUpgrade": {"startTime": "02:00", "durationHours": 4}}},
-        "maintenance.clusterUpgrade.day",
-        "is missing",
-        "Sunday",
     ),
     _cluster(
         "window-too-short",

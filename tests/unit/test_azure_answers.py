@@ -67,6 +67,20 @@ def test_spot_machines_are_there_unless_it_is_said_that_they_are_not() -> None:
     assert not size(capabilities=[{"name": "vCPUs", "value": "1"}, {"name": "LowPriorityCapable", "value": "False"}]).spot
 
 
+def test_the_own_disks_of_a_size_and_its_encryption_are_read() -> None:
+    said = {
+        "vCPUs": "1",
+        "EphemeralOSDiskSupported": "True",
+        "CachedDiskBytes": "137438953472",
+        "MaxResourceVolumeMB": "180224",
+        "EncryptionAtHostSupported": "False",
+    }
+    found = size(capabilities=[{"name": name, "value": value} for name, value in said.items()])
+    assert (found.ephemeral, found.own_disk, found.encrypts) == (True, 176, False)
+    silent = size(capabilities=[{"name": "vCPUs", "value": "1"}])
+    assert (silent.ephemeral, silent.own_disk, silent.encrypts) == (None, None, None)
+
+
 @pytest.mark.parametrize(
     ("restriction", "withheld", "zones"),
     [

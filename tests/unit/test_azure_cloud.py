@@ -688,3 +688,29 @@ def test_a_subnet_that_a_program_tells_later_is_not_one_to_look_for() -> None:
     stack = settings({"subnet": Later("an Output")}, network={"nodeSubnet": Later("another Output")})
     assert isinstance(stack.cluster, AksSettings)
     assert [(one.name, one.subnet) for one in machines(stack.cluster, stack.pools, None)] == [("system", ""), ("p0", "")]
+
+
+# --- what the list of sizes says of a size's own disks and host -----------------------------------------------
+
+
+def with_size(**has: Any) -> Azure:
+    return replace(AZURE, sizes={**SIZES, A100.lower(): size(A100, FAMILY, 24, **has)})
+
+
+@pytest.mark.parametrize(
+    ("pool", "has", "path"),
+    [
+        ({"osDiskType": "Ephemeral"}, {"ephemeral": False}, "osDiskType"),
+        ({"osDiskType": "Ephemeral", "osDiskSize": 1024}, {"ephemeral": True, "own_disk": 512}, "osDiskSize"),
+        ({"encryptionAtHost": True}, {"encrypts": False}, "encryptionAtHost"),
+        ({"osDiskType": "Ephemeral", "osDiskSize": 512}, {"ephemeral": True, "own_disk": 512}, None),
+        ({"osDiskType": "Managed", "osDiskSize": 1024}, {"ephemeral": False, "own_disk": 512}, None),
+        ({"osDiskType": "Ephemeral", "osDiskSize": 1024, "encryptionAtHost": True}, {}, None),
+    ],
+)
+def test_disks_and_encryption_that_the_size_cannot_have_are_refused(
+    pool: dict[str, Any], has: dict[str, Any], path: str | None
+) -> None:
+    found = problems(settings(pool), with_size(**has))
+    assert list(found) == ([f"{POOL}.{path}"] if path else [])
+    assert all("C25" in text for text in found.values())

@@ -163,6 +163,7 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     "aks_options.AksClusterOptions.existingResourceGroup": _GROUPS,
     "aks_options.AksClusterOptions.nodeResourceGroup": _GROUPS,
     "aks_options.KeyVaultSecrets.rotationInterval": _DURATIONS,
+    "aks_options.Monitoring.location": (["westeurope", "eastus2"], ["West Europe", "west-europe"]),
     "aks_pools.AksPoolOptions.kubernetesVersion": _VERSIONS,
     "aks_pools.KubeletConfig.cpuCfsQuotaPeriod": (["100ms", "5us", "1s"], ["100", "1m", "s"]),
     "aks_pools.UpgradeSettings.maxSurge": _SHARES,

@@ -212,3 +212,21 @@ def test_what_whoever_deploys_should_know_is_told() -> None:
     assert "must run where that is reached" in private
     (failed,) = notes(replace(FOUND, state="Failed"))
     assert "its last operation is Failed" in failed
+
+
+def test_an_autoscaled_pool_beside_node_auto_provisioning_is_refused_where_nothing_shows_that_both_may_be() -> None:
+    scaled = {"count": None, "nodes": {"min": 1, "max": 2}}
+    pool = {key: value for key, value in {**POOL, **scaled}.items() if value is not None}
+    stack = plan_config({**config(), "gpu-pools:pools": [pool]}).settings
+
+    def found(cluster: FoundCluster) -> list[str]:
+        return [one.message for one in check_found(stack, cluster, OWNER)]
+
+    (message,) = found(replace(FOUND, provisions=True))
+    assert (
+        message == "the cluster has node auto-provisioning, and Azure refuses a pool with the cluster autoscaler beside it (C23)"
+    )
+    both = FoundPool("user", "User", *(SYSTEM.subnet, SYSTEM.pod_subnet), {}, autoscaled=True)
+    assert found(replace(FOUND, provisions=True, pools=(SYSTEM, both))) == []
+    assert found(FOUND) == []
+    assert problems(replace(FOUND, provisions=True)) == []

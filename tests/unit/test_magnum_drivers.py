@@ -65,6 +65,36 @@ def test_a_network_is_refused_by_the_driver_that_fails_on_it_alone(driver: str, 
         plan_of(stack)
 
 
+SCALED = {"count": GONE, "nodes": {"min": 1, "max": 4}}
+ON = {"auto_scaling_enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("driver", "pool", "labels", "id_"),
+    [
+        ("heat", SCALED, ON, "W87"),
+        ("heat", {}, ON, None),
+        ("magnum-cluster-api", SCALED, ON, None),
+        ("magnum-cluster-api", {**SCALED, "nodes": {"min": 0, "max": 4}}, ON, "W88"),
+        ("magnum-cluster-api", {}, {**ON, "min_node_count": "7", "max_node_count": "9"}, "W86"),
+    ],
+)
+def test_what_the_autoscaler_of_a_driver_makes_of_a_pool_is_told(
+    driver: str, pool: dict[str, Any], labels: dict[str, str], id_: str | None
+) -> None:
+    warnings = " ".join(plan_of(magnum(pool, cluster={"driver": driver, "labels": labels})).pools[0].warnings)
+    assert re.findall(r"\(((?:W8[6-9]|C03))\)", warnings) == ([id_] if id_ else [])
+
+
+@pytest.mark.parametrize("driver", ["heat", "magnum-cluster-api", "capi-helm"])
+def test_a_template_of_the_stack_that_turns_no_autoscaler_on_scales_no_pool(driver: str) -> None:
+    made = {"image": "i", "externalNetwork": "n", "flavor": "f", "networkDriver": "calico"}
+    cluster = {"driver": driver, "templateId": GONE, "template": made}
+    told = " ".join(plan_of(magnum(SCALED, cluster=cluster)).pools[0].warnings)
+    assert "nobody scales this pool (W87)" in told
+    assert "W87" not in " ".join(plan_of(magnum({}, cluster=cluster)).pools[0].warnings)
+
+
 class TestLabels:
     """What the sources of a driver do not list is told, with what was meant."""
 
@@ -89,6 +119,10 @@ class TestLabels:
         assert f"`cluster.labels.{label}`" in told
         assert driver in told
         assert told.endswith(f"did you mean `{meant}`?")
+
+    @pytest.mark.parametrize("driver", ["heat", "magnum-cluster-api", "capi-helm"])
+    def test_the_limits_of_the_default_workers_are_read_with_each_driver(self, driver: str) -> None:
+        assert self._told(driver, labels={"min_node_count": "1", "max_node_count": "3"}) == []
 
     def test_a_sites_own_is_told_without(self) -> None:
         (told,) = self._told("heat", labels={"nvidia_gpu_enabled": "true"})

@@ -218,7 +218,7 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
         cluster.api_address = answer["server"]
         cluster.coe_version = answer["version"]
         for group in groups:
-            _end(group, ClusterStatus.CREATE_COMPLETE)
+            _end_with_number(group, ClusterStatus.CREATE_COMPLETE, answer)
         _end(cluster, ClusterStatus.CREATE_COMPLETE)
 
     def _delete(self, cluster: Row) -> None:
@@ -259,12 +259,13 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
             return _ask_host(request)
 
         # With the number, since it may be changed again while the machines of the first change are made.
-        if _WORK.result((group.uuid, group.status, str(group.node_count)), act) is None:
+        answer = _WORK.result((group.uuid, group.status, str(group.node_count)), act)
+        if answer is None:
             return
         if removing:
             group.destroy()
         else:
-            _end(group, group.status.replace("_IN_PROGRESS", "_COMPLETE"))
+            _end_with_number(group, group.status.replace("_IN_PROGRESS", "_COMPLETE"), answer)
 
     def correct_address(self, cluster: Row) -> None:
         """Write where the cluster's API is, if it has moved: whoever starts it again may find its port taken."""
@@ -285,6 +286,7 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
             "action": action,
             "driver": self.plays,
             "cluster": own,
+            "auto_scaling_enabled": str((cluster.labels or {}).get("auto_scaling_enabled", "")),
             "clusters": settings["clusters"],
             "seed": settings["seed"],
         }
@@ -296,6 +298,8 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
             "role": group.role,
             "default": group.is_default,
             "node_count": group.node_count,
+            "min_node_count": group.min_node_count,
+            "max_node_count": group.max_node_count,
             "flavor": group.flavor_id,
             "labels": dict(group.labels or {}),
         }
@@ -445,6 +449,12 @@ def _end(row: Row, status: str, reason: str | None = None) -> None:
     row.status = status
     row.status_reason = reason
     row.save()
+
+
+def _end_with_number(group: Row, status: str, answer: dict[str, Any]) -> None:
+    """End with the number of machines that there are: magnum-cluster-api writes it back where an autoscaler decides it."""
+    group.node_count = answer.get("counts", {}).get(group.uuid, group.node_count)
+    _end(group, status)
 
 
 def _is_in_progress(row: Row) -> bool:
