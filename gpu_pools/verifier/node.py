@@ -9,6 +9,7 @@ so that two readings of a settled node are equal. Judging is the business of gpu
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
