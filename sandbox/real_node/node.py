@@ -24,9 +24,11 @@ from sandbox.system import cgroups, processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import make_folder
 from sandbox.system.pki import Pki, short_lived_client
+from sandbox.toolchain import config_manager
 from sandbox.toolchain.find import find_built, find_tools
 from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
+from sandbox.toolchain.tools import GPU_TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +45,7 @@ _NODES: Final = "/api/v1/nodes"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 #: nfd-worker is not root, and looks at the bus.
 _FOR_ALL, _TO_READ = 0o755, 0o644
-_TOOLS: Final = frozenset({"nfd_worker", "nfd_master", "gpu_feature_discovery", "nvidia_device_plugin", "config_manager"})
+_TOOLS: Final = GPU_TOOLS - {"nvidia_mig_parted"} | {"nfd_worker", "nfd_master"}
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,8 @@ def _write_images(place: Place, programs: Mapping[str, Path], found: Tools, libr
         *operand_images.build_driver(place.folder),
         found.gpu_feature_discovery,
         found.nvidia_device_plugin,
-        found.config_manager,
+        found.mps_control_daemon,
+        config_manager.find() or found.config_manager,
         found.nfd_worker,
         found.nfd_master,
     )

@@ -1,19 +1,26 @@
 """What pods of NVIDIA's operator and of NFD find in their images on a real node, by the last part of the image's name.
 
-The real programs where they can be built: device plugin, gpu-feature-discovery, config-manager, nfd-worker, nfd-master, the
-container toolkit. Stand-ins of a few lines, in operands/, for what has no Go module: the driver container, its manager, the
-toolkit's installer, the validator; for mig-manager, of which the Go module is not the operator's (it looks whether MIG is off,
-and switches nothing); and for the operator and nfd-gc, whose work is done elsewhere. DCGM sleeps. Pools with MIG or MPS stay
-simulated: for these there is nothing here.
+The real programs where they can be built: device plugin, gpu-feature-discovery, config-manager, mps-control-daemon, nfd-worker,
+nfd-master, the container toolkit. Stand-ins of a few lines, in operands/, for what has no Go module: the driver container, its
+manager, the toolkit's installer, the validator; for mig-manager, of which the Go module is not the operator's (it looks whether
+MIG is off, and switches nothing); and for the operator and nfd-gc, whose work is done elsewhere. nvidia-cuda-mps-control is the
+stand-in that simulated nodes have, too; as the real one it comes with the driver, but the images that call it need a Python. DCGM
+sleeps. Pools with MIG stay simulated: for these there is nothing here.
+
+The tag of an image says nothing of what is in it, so one release of the device plugin plays all: that of config-manager which
+GPU_POOLS_CONFIG_MANAGER names, else v0.19.0. Beside the MPS daemon v0.19.0 does what v0.20.0 does as long as no process of the
+node lacks a command line, and no kernel thread is in a real node's process namespace (sandbox/machines/config_pod.py).
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sandbox.machines import mps_control
 from sandbox.real_node.images import Image, Layer
 from sandbox.system.errors import SandboxError
 
@@ -30,6 +37,11 @@ _DRIVER: Final = Path(__file__).parent / "driver"
 _COMPILE: Final = ("gcc", "-O2", "-Wall", "-Wextra", "-Werror")
 #: Set in NVIDIA's own images: gpu-feature-discovery's pod says nothing of it.
 _SEES_GPUS: Final = (("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"))
+#: By which mps-control-daemon makes the node's memory for MPS, and takes an older one away.
+_MOUNTS: Final = ("mount", "umount")
+#: A control program is started often, and needs the standard library only.
+_CONTROL_RUNS: Final = "#!/usr/local/bin/python3 -ISB\n"
+_EXECUTABLE: Final = 0o755
 _FEATURES: Final = "/etc/kubernetes/node-feature-discovery/features.d"
 
 
@@ -40,9 +52,11 @@ class Programs:
     Attributes:
         nvml: the simulated library.
         cuda: a libcuda that computes on the processor.
-        smi: what names the GPUs in a pod.
+        smi: what names the GPUs in a pod, and sets their compute mode.
+        mps_control: nvidia-cuda-mps-control.
         gfd: gpu-feature-discovery.
         plugin: nvidia-device-plugin.
+        mps_daemon: mps-control-daemon.
         config_manager: config-manager.
         nfd_worker: nfd-worker.
         nfd_master: nfd-master.
@@ -51,24 +65,31 @@ class Programs:
     nvml: Path
     cuda: Path
     smi: Path
+    mps_control: Path
     gfd: Path
     plugin: Path
+    mps_daemon: Path
     config_manager: Path
     nfd_worker: Path
     nfd_master: Path
 
 
-def build_driver(folder: Path) -> tuple[Path, Path]:
-    """Compile what a pod with a GPU has of its driver beside NVML: a libcuda that computes on the processor, and nvidia-smi.
+def build_driver(folder: Path) -> tuple[Path, Path, Path]:
+    """Make what a pod with a GPU has of its driver beside NVML.
+
+    Returns:
+        A libcuda that computes on the processor, nvidia-smi, nvidia-cuda-mps-control.
 
     Raises:
         SandboxError: gcc refuses.
     """
-    cuda, smi = folder / "libcuda.so", folder / "nvidia-smi"
+    cuda, smi, control = folder / "libcuda.so", folder / "nvidia-smi", folder / "nvidia-cuda-mps-control"
     _compile(cuda, "cuda.c", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
     # Its functions are NVML's, found by name: their arguments are not declared.
     _compile(smi, "nvidia-smi.c", "-std=gnu11", "-ldl")
-    return cuda, smi
+    control.write_text(_CONTROL_RUNS + Path(mps_control.__file__).read_text("utf-8"), encoding="utf-8")
+    control.chmod(_EXECUTABLE)
+    return cuda, smi, control
 
 
 def _compile(target: Path, source: str, *flags: str) -> None:
@@ -84,8 +105,10 @@ def families(found: Programs, tools: Layer, python: Layer) -> Mapping[str, Image
     plugin = Layer(
         {
             "/usr/bin/nvidia-device-plugin": found.plugin,
+            "/usr/bin/mps-control-daemon": found.mps_daemon,
             "/usr/bin/gpu-feature-discovery": found.gfd,
             "/usr/bin/config-manager": found.config_manager,
+            **{f"/usr/bin/{name}": Path(path) for name in _MOUNTS if (path := shutil.which(name))},
         }
     )
     worker = Layer(
@@ -103,12 +126,13 @@ def families(found: Programs, tools: Layer, python: Layer) -> Mapping[str, Image
             "/opt/nvidia-driver/libnvidia-ml.so": found.nvml,
             "/opt/nvidia-driver/libcuda.so": found.cuda,
             "/opt/nvidia-driver/nvidia-smi": found.smi,
+            "/opt/nvidia-driver/nvidia-cuda-mps-control": found.mps_control,
             **_stand_ins("nvidia-driver"),
         }
     )
     sleeping = Image((), (tools,), _SLEEPS)
     return {
-        "k8s-device-plugin": Image((), (tools, plugin), environment=_SEES_GPUS),
+        "k8s-device-plugin": Image((), (tools, python, plugin), environment=_SEES_GPUS),
         "node-feature-discovery": Image((), (tools, python, worker), user=_NOBODY),
         "driver": Image((), (tools, driver)),
         "k8s-driver-manager": Image((), (tools, Layer(_stand_ins("driver-manager")))),

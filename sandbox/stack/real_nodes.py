@@ -1,8 +1,9 @@
 """Which nodes of a stack are real ones, and that they run (`make up NODES=real`): one pool's first, on a cluster that exists.
 
-A pool with MIG or MPS stays simulated, since what these need on a node has no program here
-(sandbox/real_node/operand_images.py), and so does one whose machines bring a driver. Its GPUs are simulated, or (OWN) those of
-the machine that this runs on. What was chosen stays so until the stack goes down. Not here: the nodes of AKS and Magnum.
+A pool with MIG stays simulated, since what it needs on a node has no program here (sandbox/real_node/operand_images.py), and so
+does one whose machines bring a driver, and one with MPS whose operator brings a device plugin before v0.20.0, which is not what
+runs on a real node. Its GPUs are simulated, or (OWN) those of the machine that this runs on; these get no pool with MPS, whose
+daemon would set their compute mode. What was chosen stays so until the stack goes down. Not here: the nodes of AKS and Magnum.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.plan.mps_support import mps_update
 from gpu_pools.stack.sharing import Mig, Mps
 from sandbox.cluster import machine_groups
 from sandbox.cluster.machine_groups import RealNodes
@@ -51,7 +53,7 @@ def choose(sandbox: Sandbox, plan: Plan, asked: str | None) -> dict[str, RealNod
     if known.keys() & pools:
         message = f"NODES={asked}: the nodes of this stack are {kind} ones already."
         raise SandboxError(message, "Take it down first: make down.")
-    return {} if asked == SIMULATED else {_chosen(plan).name: RealNodes(1, asked == OWN)}
+    return {} if asked == SIMULATED else {_chosen(plan, asked).name: RealNodes(1, asked == OWN)}
 
 
 def tools_beside(tools: Tools, chosen: Mapping[str, RealNodes], progress: Progress) -> Tools:
@@ -78,18 +80,20 @@ def start(sandbox: Sandbox, progress: Progress) -> None:
             node.up(Place(folder, name), progress, _role(name, group))
 
 
-def _chosen(plan: Plan) -> PoolPlan:
+def _chosen(plan: Plan, asked: str) -> PoolPlan:
     """The pool that gets a real node.
 
     Raises:
         SandboxError: there is none that can.
     """
     allowed.require()
-    fits = [one for one in plan.pools if not isinstance(one.sharing, Mig | Mps) and one.driver != "preinstalled"]
+    refused = Mig if asked == REAL and mps_update(plan.settings) == "signal" else Mig | Mps
+    fits = [one for one in plan.pools if not isinstance(one.sharing, refused) and one.driver != "preinstalled"]
     if plan.platform != "existing" or not fits:
+        kinds = "MIG" if refused is Mig else "MIG and MPS"
         message = (
-            f"NODES={REAL}: this stack can have no real node: that takes a cluster that exists (platform: existing), and a pool "
-            "without MIG and MPS whose driver is the operator's."
+            f"NODES={asked}: this stack can have no real node: that takes a cluster that exists (platform: existing), and a pool "
+            f"without {kinds} whose driver is the operator's."
         )
         raise SandboxError(message, "Leave NODES out, or take another stack, as in make up STACK=byo NODES=real.")
     return fits[0]

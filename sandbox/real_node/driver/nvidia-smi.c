@@ -1,10 +1,15 @@
-/* Stand-in for nvidia-smi: -L, which names what NVML shows, MIG devices included; it knows nothing else.
+/* Stand-in for nvidia-smi: -L, which names what NVML shows, MIG devices included, and -i UUID -c MODE, with which
+   mps-control-daemon sets the compute mode of a GPU; it knows nothing else.
    As the real one it loads the driver's NVML when it starts, and ends with NVML's own error where that has no GPU to show. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 typedef int (*function)();
+
+/* NVML_COMPUTEMODE_*: NVML answers that the second is not supported. */
+static const char *const modes[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS"};
+enum { MODES = sizeof modes / sizeof *modes, NOT_SUPPORTED = 3, NOT_FOUND = 6 };
 
 static void *library;
 
@@ -30,9 +35,41 @@ static int name_gpu(unsigned index) {
     return 0;
 }
 
+static int name_gpus(unsigned gpus) {
+    int failed = 0;
+    for (unsigned index = 0; index < gpus && !failed; index++)
+        failed = name_gpu(index);
+    return failed;
+}
+
+static int set_mode(const char *uuid, unsigned mode) {
+    void *gpu;
+    int failed = find("nvmlDeviceGetHandleByUUID")(uuid, &gpu);
+    if (failed == NOT_FOUND) {
+        printf("No devices were found\n");
+        return failed;
+    }
+    if (!failed)
+        failed = find("nvmlDeviceSetComputeMode")(gpu, mode);
+    if (failed == NOT_SUPPORTED)
+        printf("Setting compute mode to %s is not supported for GPU %s.\n", modes[mode], uuid);
+    if (!failed)
+        printf("Set compute mode to %s for GPU %s.\nAll done.\n", modes[mode], uuid);
+    return failed;
+}
+
+static unsigned mode_of(const char *word) {
+    unsigned mode = 0;
+    while (mode < MODES && strcmp(word, modes[mode]))
+        mode++;
+    return mode;
+}
+
 int main(int count, char **words) {
-    if (count != 2 || strcmp(words[1], "-L")) {
-        fprintf(stderr, "nvidia-smi (of the sandbox): it knows -L alone\n");
+    int lists = count == 2 && !strcmp(words[1], "-L");
+    int sets = count == 5 && !strcmp(words[1], "-i") && !strcmp(words[3], "-c") && mode_of(words[4]) < MODES;
+    if (!lists && !sets) {
+        fprintf(stderr, "nvidia-smi (of the sandbox): it knows -L and -i UUID -c MODE alone\n");
         return 2;
     }
     library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -46,11 +83,11 @@ int main(int count, char **words) {
         failed = find("nvmlDeviceGetCount_v2")(&gpus);
     if (!failed && gpus == 0) {
         printf("No devices were found\n");
-        return 6;
+        return NOT_FOUND;
     }
-    for (unsigned index = 0; index < gpus && !failed; index++)
-        failed = name_gpu(index);
-    if (failed)
+    if (!failed)
+        failed = lists ? name_gpus(gpus) : set_mode(words[2], mode_of(words[4]));
+    if (failed && (lists || (failed != NOT_FOUND && failed != NOT_SUPPORTED)))
         printf("Failed to initialize NVML: %s\n", ((const char *(*)(int))dlsym(library, "nvmlErrorString"))(failed));
     return failed;
 }

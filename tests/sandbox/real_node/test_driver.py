@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ exec "$@"
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its folder, with the state of a machine that has two GPUs."""
     folder = tmp_path_factory.mktemp("driver")
-    cuda, _ = operand_images.build_driver(folder)
+    cuda, *_ = operand_images.build_driver(folder)
     (folder / "libcuda.so.1").symlink_to(cuda)
     (folder / "libnvidia-ml.so.1").symlink_to(find_library(Progress()))
     machine = from_tables.machine_state("a10-24gb", "NVIDIA A10", 2, driver_version="580.1", cuda="13.0", node="one")
@@ -78,3 +80,54 @@ def test_a_pod_of_two_gpus_computes_on_both_and_knows_them_apart(driver: Path) -
     first, second = begins.removeprefix("begins on ").split(", ")
     alone = contained(driver, "1", "python3", str(WORK), "1").stdout.splitlines()[0]
     assert (first != second, computes, alone) == (True, "round 1 is right", f"begins on {second}")
+
+
+def set_mode(driver: Path, *arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Call nvidia-smi as mps-control-daemon does, in a container that has the state itself, as NVIDIA's own pods have."""
+    known = {"LD_LIBRARY_PATH": str(driver), state.VARIABLE: str(path or driver / "state")}
+    return subprocess.run([driver / "nvidia-smi", *arguments], env=known, capture_output=True, text=True, check=False)
+
+
+def test_a_compute_mode_is_set_on_the_gpu_that_is_named_and_on_no_other(driver: Path) -> None:
+    first, second = state.read(driver / "state").gpus
+    for mode, number in (("EXCLUSIVE_PROCESS", 3), ("PROHIBITED", 2), ("DEFAULT", 0)):
+        done = set_mode(driver, "-i", second.uuid, "-c", mode)
+        assert (done.returncode, done.stdout) == (0, f"Set compute mode to {mode} for GPU {second.uuid}.\nAll done.\n")
+        assert [gpu.compute_mode for gpu in state.read(driver / "state").gpus] == [0, number]
+    assert first.compute_mode == 0
+
+
+def test_a_compute_mode_that_cannot_be_set_is_refused_as_on_simulated_nodes(driver: Path, tmp_path: Path) -> None:
+    """sandbox/nvml/reset.py is nvidia-smi there."""
+    gpu = state.read(driver / "state").gpus[0]
+    unknown = set_mode(driver, "-i", "GPU-none", "-c", "DEFAULT")
+    assert (unknown.returncode, unknown.stdout) == (6, "No devices were found\n")
+    assert set_mode(driver, "-i", gpu.uuid, "-c", "EXCLUSIVE_THREAD").returncode == 3
+    assert set_mode(driver, "-i", gpu.uuid, "-c", "SHARED").returncode == 2
+    machine = from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1, driver_version="580.1", cuda="13.0", node="one")
+    (parted,) = machine.gpus
+    assert parted.mig is not None
+    state.write(tmp_path / "state", replace(machine, gpus=(replace(parted, mig=replace(parted.mig, current=True)),)))
+    refused = set_mode(driver, "-i", parted.uuid, "-c", "EXCLUSIVE_PROCESS", path=tmp_path / "state")
+    said = f"Setting compute mode to EXCLUSIVE_PROCESS is not supported for GPU {parted.uuid}.\n"
+    assert (refused.returncode, refused.stdout) == (3, said)
+
+
+def test_the_control_program_of_mps_runs_by_itself(driver: Path, tmp_path: Path) -> None:
+    """In a pod it is a file among others, and its Python has a fixed place; what it answers is tried on simulated nodes."""
+    program = driver / "nvidia-cuda-mps-control"
+    first, *_ = program.read_text().splitlines()
+    assert first == "#!/usr/local/bin/python3 -ISB"
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path), "CUDA_MPS_LOG_DIRECTORY": str(tmp_path)}
+
+    def asked(*arguments: str, said: str = "") -> str:
+        command = [sys.executable, "-ISB", str(program), *arguments]
+        done = subprocess.run(command, input=said, env=environment, capture_output=True, text=True, check=False, timeout=20)
+        return done.stdout
+
+    assert asked(said="get_default_active_thread_percentage") == "Cannot find MPS control daemon process\n"
+    assert asked("-d") == ""
+    assert asked(said="set_default_active_thread_percentage 25") == ""
+    assert asked(said="get_default_active_thread_percentage") == "25.0\n"
+    assert asked(said="quit") == ""
+    assert not (tmp_path / "control").exists()

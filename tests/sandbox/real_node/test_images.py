@@ -110,15 +110,14 @@ def test_a_look_before_a_pull_has_no_content(ask: Ask) -> None:
 def test_every_command_of_the_operands_is_in_their_images(tmp_path: Path) -> None:
     """Else a pod would wait for ever, and nobody would see why before a real node is up."""
     program = write(tmp_path / "program", "")
-    programs = operand_images.Programs(*[program] * 8)
+    programs = operand_images.Programs(*[program] * 10)
     families = operand_images.families(programs, Layer(), Layer())
     there = {name: {path for layer in image.layers for path in layer.programs} for name, image in families.items()}
-    assert {"/usr/bin/nvidia-device-plugin", "/usr/bin/gpu-feature-discovery", "/usr/bin/config-manager"} <= there[
-        "k8s-device-plugin"
-    ]
+    plugin = {"nvidia-device-plugin", "gpu-feature-discovery", "config-manager", "mps-control-daemon", "mount", "umount"}
+    assert {f"/usr/bin/{name}" for name in plugin} <= there["k8s-device-plugin"]
     assert {"/usr/bin/nfd-worker", "/usr/bin/nfd-master", "/usr/bin/nfd-gc"} <= there["node-feature-discovery"]
     assert {"/usr/bin/nvidia-validator", "/usr/bin/gpu-operator"} <= there["gpu-operator"]
-    assert "/usr/bin/nvidia-driver" in there["driver"]
+    assert {"/usr/bin/nvidia-driver", "/opt/nvidia-driver/nvidia-cuda-mps-control"} <= there["driver"]
     assert "/usr/bin/driver-manager" in there["k8s-driver-manager"]
     assert "/usr/bin/nvidia-toolkit" in there["container-toolkit"]
     for image in families.values():
