@@ -74,18 +74,22 @@ APART, SLACK = 15.0, 8.0
 ANYWHERE: Final = ("node-feature-discovery-master", "node-feature-discovery-gc", "gpu-operator-")
 
 
-@pytest.fixture(scope="module")
-def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
-    """The stack, brought up with a real node."""
+def brought_up(made: Callable[..., Trial], stack: str) -> Trial:
+    """A stack that has been brought up with a real node; skips where this machine allows none."""
     if refused := allowed.obstacle():
         pytest.skip(f"no real node was tried: {refused}")
     try:
         obtain(REAL_NODE, Progress())
     except SandboxError as error:
         pytest.skip(f"no real node was tried: {error.message}")
-    made = shared_sandbox(STACK)
-    made.up("--nodes", "real").ok()
-    return made
+    trial = made(stack)
+    trial.up("--nodes", "real").ok()
+    return trial
+
+
+@pytest.fixture(scope="module")
+def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
+    return brought_up(shared_sandbox, STACK)
 
 
 def node(trial: Trial, name: str) -> dict[str, Any]:

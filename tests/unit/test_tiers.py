@@ -44,6 +44,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_observed.py": "tests/unit/test_observed.py",
     "tests/engine/test_plans.py": "tests/engine/test_platforms.py",
     "tests/engine/test_policy_programs.py": "tests/policies/test_rules.py",
+    "tests/engine/test_real_node_mps.py": "tests/engine/test_real_node.py",
     "tests/engine/test_release.py": "tests/adopting/test_command.py",
     "tests/engine/test_repair.py": "tests/unit/test_repair.py",
     "tests/engine/test_reverts.py": "tests/engine/test_interruption.py",
