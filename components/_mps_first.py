@@ -121,13 +121,13 @@ def _ask(plan: Plan, kubeconfig: str, context: str | None) -> None:
         InvalidStackError: with all of it.
     """
     try:
-        found, nodes = _found(plan, kubeconfig, context), nodes_of(client_of(kubeconfig, context))
+        found = _found(plan, kubeconfig, context)
+        missing = missing_for_mps(plan, found)
+        unserved = [*unserved_changes(plan, nodes_of(client_of(kubeconfig, context)), known_update(plan, found))]
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
         _log.warn(f"not checked before the deploy: whether the cluster can serve MPS ({type(error).__name__})")
         return
-    missing = missing_for_mps(plan, found)
-    problems = [*([missing] if missing else []), *unserved_changes(plan, nodes, known_update(plan, found))]
-    if problems:
+    if problems := [*([missing] if missing else []), *unserved]:
         raise InvalidStackError(problems)
 
 

@@ -139,7 +139,7 @@ class PodRun:
                 code = self._processes[container.name].poll()
             if code == 0:
                 return
-            left, log = self._last_words(container)
+            left, log = self._last_texts(container)
             self._tell(InitCrash(container.name, log, container_code(code), left))
             self._until_again()
 
@@ -156,7 +156,7 @@ class PodRun:
                     continue
                 code = self._processes[container.name].poll()
                 if code is not None:
-                    stopped[container.name] = (container_code(code), self._last_words(container))
+                    stopped[container.name] = (container_code(code), self._last_texts(container))
                 elif container.probe and time.monotonic() >= due[container.name]:
                     holds = _asked(self._processes[container.name].pid, self._request.address, container.probe)
                     presumed = self._request.initialized and time.monotonic() - began < _RESUMED_SECONDS
@@ -177,7 +177,7 @@ class PodRun:
     def _begin(self, container: Container, stopped: dict[str, tuple[int, tuple[str, str]]]) -> None:
         code = self._start(container)
         if code is not None:
-            stopped[container.name] = (container_code(code), self._last_words(container))
+            stopped[container.name] = (container_code(code), self._last_texts(container))
 
     def _start(self, container: Container) -> int | None:
         """Start a container; the exit code where not even that is possible."""
@@ -208,7 +208,7 @@ class PodRun:
             return make_folder(self._machine_folder / "host" / node_path.lstrip("/"))
         return self._folder / "volumes" / volume
 
-    def _last_words(self, container: Container) -> tuple[str, str]:
+    def _last_texts(self, container: Container) -> tuple[str, str]:
         """What it left for that, and the end of its log."""
         place = self._folder / container.name
         paths = (place / "termination-log", place / "log")

@@ -22,7 +22,7 @@ from sandbox.machines.backoff import Backoff
 from sandbox.machines.config_volumes import ConfigVolumes
 from sandbox.machines.ending import NEVER_RAN, Ending, ending, takes_time
 from sandbox.machines.makers import Makers
-from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, last_words, pod_status
+from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, last_texts, pod_status
 from sandbox.machines.programs import Context, Program
 from sandbox.machines.world import LOG
 
@@ -216,7 +216,7 @@ class Kubelet:
         changed = {key: value for key, value in status.items() if old.get(key) != value}
         if not changed:
             return
-        if words := last_words(pod, outcome):
+        if words := last_texts(pod, outcome):
             container_logs.keep(world.folder / "machines" / objects.node_of(pod), pod, words)
         path = f"/api/v1/namespaces/{objects.namespace(pod)}/pods/{objects.name(pod)}/status"
         world.store.wrote("pods", world.api.patch(path, {"metadata": {"uid": objects.uid(pod)}, "status": changed}))

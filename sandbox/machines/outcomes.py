@@ -108,7 +108,7 @@ def crashed(outcome: Outcome) -> frozenset[str]:
     return frozenset(outcome.crashed) if isinstance(outcome, Up) else frozenset()
 
 
-def last_words(pod: Json, outcome: Outcome) -> Mapping[str, tuple[int, str]]:
+def last_texts(pod: Json, outcome: Outcome) -> Mapping[str, tuple[int, str]]:
     """Container -> exit code and last words of the log of each that has ended with an error."""
     if isinstance(outcome, Finished) and outcome.code:
         return {item["name"]: (outcome.code, outcome.message) for item in objects.containers(pod["spec"])}

@@ -38,7 +38,7 @@ def release_of(image: str) -> PluginRelease:
     """The release of an image of the device plugin.
 
     Args:
-        image: as the pod names it; one whose tag is no version, such as a digest, counts as the newest.
+        image: as the pod names it; where the tag tells no version, as a digest does, the newest one.
     """
     found = _TAG.search(image)
     if found is None:

@@ -190,6 +190,7 @@ _OWN_WORDS = {
     "gpu_pools/rendering/leave_program.py",
     "pipelines/release.py",
     "sandbox/gpu_node/mps_client.py",
+    "sandbox/machines/mps_control.py",
     "sandbox/gpu_node/work.py",
     "sandbox/nvml/library.py",
     "sandbox/nvml/reset.py",

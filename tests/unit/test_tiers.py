@@ -18,6 +18,7 @@ PROJECT: Final = Path(__file__).resolve().parents[2]
 FOLDERS: Final = ("tests/engine", "tests/sandbox")
 #: Files of which `make test` runs nothing; each repeats with special cases what the file behind it shows.
 LEFT_OUT: Final = {
+    "tests/sandbox/machines/test_first_offer.py": "tests/sandbox/machines/test_daemon.py",
     "tests/engine/test_adopt.py": "tests/engine/test_adopt_clusters.py",
     "tests/engine/test_aks_changes.py": "tests/engine/test_platforms.py",
     "tests/engine/test_already_there.py": "tests/components/test_owners.py",
@@ -40,6 +41,8 @@ LEFT_OUT: Final = {
     "tests/engine/test_magnum_addons.py": "tests/engine/test_platforms.py",
     "tests/engine/test_magnum_existing.py": "tests/components/test_existing_magnum.py",
     "tests/engine/test_magnum_options.py": "tests/components/test_magnum.py",
+    "tests/engine/test_magnum_scaling.py": "tests/unit/test_magnum_scaling.py",
+    "tests/engine/test_mps.py": "tests/sandbox/machines/test_mps_daemon.py",
     "tests/engine/test_observability.py": "tests/components/test_observability.py",
     "tests/engine/test_observed.py": "tests/unit/test_observed.py",
     "tests/engine/test_plans.py": "tests/engine/test_platforms.py",

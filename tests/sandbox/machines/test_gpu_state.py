@@ -11,7 +11,7 @@ from gpu_pools.mig.geometry import legal_layouts
 from sandbox.cluster.machine_groups import Hardware
 from sandbox.machines.gfd import Driver
 from sandbox.machines.gpu import EXCLUSIVE_PROCESS, Gpu, new_gpus, with_layout
-from sandbox.machines.gpu_state import gpus_of, state_of, with_mode
+from sandbox.machines.gpu_state import gpus_of, state_of
 from sandbox.nvml import from_tables
 from sandbox.nvml.facts import profiles
 
@@ -52,14 +52,6 @@ def test_aks_partitions_a_machine_before_its_first_boot() -> None:
     gpus = new_gpus("node", Hardware(24, 220, "a100-80gb", None, 2), "MIG3g")
     mig = [gpu.mig for gpu in state_of("node", gpus, None).gpus]
     assert [(one.current, one.pending, len(one.instances)) for one in mig if one] == [(True, True, 2)] * 2
-
-
-def test_only_gpus_outside_mig_change_their_mode() -> None:
-    whole, other = new_gpus("node", Hardware(24, 220, "a100-80gb", None, 2), None)
-    machine = state_of("node", (whole, with_layout(other, {"1g.10gb": 7}) or other), DRIVER)
-    exclusive = with_mode(machine, exclusive=True)
-    assert [gpu.compute_mode for gpu in gpus_of("a100-80gb", exclusive)] == [EXCLUSIVE_PROCESS, "DEFAULT"]
-    assert with_mode(exclusive, exclusive=False) == machine
 
 
 def test_the_file_names_the_loaded_driver() -> None:
