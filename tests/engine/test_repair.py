@@ -21,6 +21,7 @@ import yaml
 from gpu_pools.repairing.looking import ANNOTATION
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
 from sandbox.clouds.azure import AzureCloud
+from sandbox.machines import container_logs
 from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.nvml import simulated
 from sandbox.stack.engine import Engine
@@ -318,10 +319,16 @@ def _wedge(fleet: Fleet, node: str) -> None:
     fleet.api.patch(CONFIG_MAP, {"data": {"by-hand": None}})
     time.sleep(2 * SYNC_SECONDS)
     fleet.label(node, CONFIG_LABEL, key)
-    fleet.trial.wait_until(lambda: _STUCK in str(fleet.pod(_OPERATORS, node, _PLUGIN)["status"]), "it is stuck")
+    fleet.trial.wait_until(lambda: _STUCK in _config_manager_log(fleet, node), "it is stuck")
     fields = fleet.trial.get(CONFIG_MAP)["metadata"]["managedFields"]
     fleet.api.patch(CONFIG_MAP, {"metadata": {"managedFields": [{**one, "time": _LONG_AGO} for one in fields]}})
     fleet.until(lambda _: "config-wedged" in fleet.causes(node), "the stuck config-manager is found")
+
+
+def _config_manager_log(fleet: Fleet, node: str) -> str:
+    """What config-manager of the node's device plugin said last; a pod's status has none of it."""
+    log = container_logs.folder_of(fleet.machine(node), fleet.pod(_OPERATORS, node, _PLUGIN)) / "config-manager.log"
+    return log.read_text(encoding="utf-8") if log.exists() else ""
 
 
 def _hold(fleet: Fleet, name: str, resource: str, node: str) -> str:
