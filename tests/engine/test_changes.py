@@ -448,9 +448,17 @@ def _custom(step: dict[str, Any]) -> bool:
 
 
 def _replaced(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The steps that would take something away that exists outside of the engine's state; but for keys that are named no more."""
+    """The steps that would take something away that exists outside of the engine's state.
+
+    Left out: keys that are named no more, and what only pools with MPS need, once there is none.
+    """
     taken = [step for step in steps if _custom(step) and step["op"] not in {"update", "create"}]
-    return [step for step in taken if (_type(step), step["op"]) != ("ConfigMapPatch", "delete")]
+    return [step for step in taken if not (step["op"] == "delete" and _may_go(step))]
+
+
+def _may_go(step: dict[str, Any]) -> bool:
+    name = step["urn"].rpartition("::")[2]
+    return _type(step) == "ConfigMapPatch" or "-mps-signal-" in name or name.endswith("-rolled-out")
 
 
 def _gpus(node: dict[str, Any]) -> dict[str, int]:
