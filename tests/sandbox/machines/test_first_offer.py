@@ -2,7 +2,8 @@
 
 From device plugin v0.18.2 on config-manager takes the default first (NVIDIA/k8s-device-plugin#1645), and the plugin that has
 started with that registers it, before the label's key reaches it: a pod that waits for a GPU may then get a whole one (W50).
-Older ones wait for the node's label. The real programs run; what of it a kubelet reports to the API server depends on when it
+Older ones wait for the node's label; they are not played in the plugin's pod (sandbox/machines/plugin_release.py). The real
+programs run; what of it a kubelet reports to the API server depends on when it
 looks, so the registrations are counted, which the kubelet's stand-in takes as the real one does.
 """
 
@@ -51,7 +52,6 @@ class Born:
 
 
 BORN = [
-    Born("v0.17.4", "ts4", {"gpu": "8"}, default_first=False),
     Born("v0.19.0", "ts4", {"gpu": "8"}, default_first=True),
     Born("v0.20.0", "ts4", {"gpu": "8"}, default_first=True),
 ]
