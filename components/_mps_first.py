@@ -6,7 +6,7 @@ replicas. A cluster that cannot be asked stops nothing; the deploy warns that it
 
 The policy corrects pods when they are created. Pods of the MPS daemon that are older than it serve nothing, so once it is in
 force they are deleted, one after the other, and their DaemonSet makes new ones. That is written down in a ConfigMap by the uids
-of the policy and its binding: a deploy that is interrupted does it again, so does one that finds one of them made anew, and one
+of the policy and its binding: a deploy that is interrupted does it again, so does one that finds one of them recreated, and one
 that finds it done asks nothing.
 """
 
