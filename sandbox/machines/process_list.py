@@ -1,8 +1,9 @@
 """A simulated node's list of processes, as a container sees it that mounts the node's /proc.
 
 What really runs for a node are processes of the machine that the sandbox runs on, beside those of all other nodes: they are not
-shown as they are. In the list are the kernel, by which a reader knows a node's list, and the MPS control daemons of pods while
-they run, with their pod and where they have the node's folder for pipes. The real list has everything else, too.
+shown as they are. In the list are the kernel, by which a reader knows a node's list, the first process with the node's mounts, and
+the MPS control daemons of pods while they run, with their pod and where they have the node's folder for pipes. The real list has
+everything else, too.
 """
 
 from __future__ import annotations
@@ -18,20 +19,24 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = "host/proc"
 _KERNEL: Final = "2"
+_INIT: Final = "1"
+#: What the node's first process has mounted: the disk, and the folder in memory that systemd makes (file-hierarchy(7)).
+_NODE_MOUNTS: Final = "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n22 21 0:25 / /run rw,nosuid - tmpfs tmpfs rw\n"
 #: Under which number earlier versions of the sandbox showed their stand-in of the daemon.
 _EARLIER: Final = "4242"
 _CONTROL: Final = "nvidia-cuda-mps-control\0-d\0"
 #: As systemd's driver of control groups names a pod's.
 _CGROUP: Final = "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{pod}.slice\n"
-_MOUNT: Final = "1 1 8:1 /run/nvidia/mps /mps rw - ext4 /dev/sda1 rw\n"
-#: What shows that a process is of a pod, and so written here.
-_OF_A_POD: Final = "mountinfo"
+_MOUNT: Final = "23 1 0:25 /nvidia/mps /mps rw - tmpfs tmpfs rw\n"
+#: The file that marks a process as one of a pod, which `show_daemons` wrote.
+_OF_A_POD: Final = "cgroup"
 
 
 def begin(machine_folder: Path) -> None:
     """What is in every node's list; without the daemon that a sandbox before NVIDIA's own ran has left there."""
     shutil.rmtree(machine_folder / _FOLDER / _EARLIER, ignore_errors=True)
     write_atomic(make_folder(machine_folder / _FOLDER / _KERNEL) / "comm", "kthreadd\n")
+    write_atomic(make_folder(machine_folder / _FOLDER / _INIT) / "mountinfo", _NODE_MOUNTS)
 
 
 def show_daemons(machine_folder: Path, pod: str, pids: Collection[int]) -> None:
@@ -48,6 +53,6 @@ def show_daemons(machine_folder: Path, pod: str, pids: Collection[int]) -> None:
         shutil.rmtree(folder / str(pid), ignore_errors=True)
     for pid in set(pids) - shown:
         place = make_folder(folder / str(pid))
-        write_atomic(place / "cgroup", _CGROUP.format(pod=pod.replace("-", "_")))
-        write_atomic(place / _OF_A_POD, _MOUNT)
+        write_atomic(place / _OF_A_POD, _CGROUP.format(pod=pod.replace("-", "_")))
+        write_atomic(place / "mountinfo", _MOUNT)
         write_atomic(place / "cmdline", _CONTROL)
