@@ -175,6 +175,8 @@ class GpuOperator(pulumi.ComponentResource):
         self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: list[pulumi.Resource], reached: Reached
     ) -> list[pulumi.Resource]:
         keys = config_keys(self, name, plan, opts, before, asks_about_mps(name, plan, reached))
+        #: The Kubernetes objects with the pools' configurations, for the check that the cluster still has them.
+        self.objects = keys
         spec: Any = key_wait_spec(plan, plan.settings.nfd.labeller_image)
         limit = f"{spec['minReadySeconds'] + _SLACK_SECONDS}s"
         DaemonSet(

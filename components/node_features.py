@@ -181,19 +181,22 @@ class PoolLabels(pulumi.ComponentResource):
         self.planned = planned
         tolerations, image = _tolerations(planned, args), args.get("image", DEFAULT_LABELLER_IMAGE)
         spec: Any
+        #: The Kubernetes objects that belong to the pool, for the check that the cluster still has them.
+        self.objects: list[pulumi.Resource] = []
         if group is None:
             rule = node_feature_rule(planned, args.get("magnum_driver"))
             agreed = once_agreed(f"PoolLabels({name})", planned, args.get("config_keys"), rule)
-            _rule(f"{name}-rule", planned, agreed, child_options(self, opts))
+            self.objects.append(_rule(f"{name}-rule", planned, agreed, child_options(self, opts)))
             spec = labeller_daemon_set_spec(planned, _selector(planned, args), tolerations, image)
         else:
             spec = group.apply(lambda selector: labeller_daemon_set_spec(planned, selector, tolerations, image))
-        DaemonSet(
+        labeller = DaemonSet(
             f"{name}-marker" if group is None else f"{name}-marker-{planned.generation}",
             metadata={"name": labeller_name(planned), "namespace": args["namespace"]},
             spec=spec,
             opts=child_options(self, opts),
         )
+        self.objects.append(labeller)
         self.labels = pulumi.Output.from_input(dict(planned.labels))
         self.advertises = pulumi.Output.from_input(dict(planned.advertises))
         self.register_outputs({"labels": self.labels, "advertises": self.advertises})

@@ -37,6 +37,7 @@ from ._fixed_counts import require_nodes
 from ._options import child_options
 from ._outputs import put_back, put_off
 from ._pull_secret import pull_secret
+from ._recorded_objects import require_objects
 from ._rotation import old_nodes_emptied
 from ._section_args import (
     Acknowledged,
@@ -137,6 +138,8 @@ class GpuPlatform(pulumi.ComponentResource):
             config = stack_config(_put_off(sections if from_stack_file else in_stack_keys(sections)))
             planned = plan_config(config)
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
+        #: The Kubernetes objects that belong to pools, for the check that the cluster still has them.
+        self._objects: list[pulumi.Resource] = []
         _warn(planned, self)
         if isinstance(planned.settings.cluster, MagnumSettings):
             from .openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
@@ -184,6 +187,7 @@ class GpuPlatform(pulumi.ComponentResource):
     ) -> None:
         """Operator, pools, and what proves them."""
         operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
+        self._objects += operator.objects
         pools = self._pools(name, planned, cluster, operator, inside)
         if planned.settings.observability.enabled:
             hidden = "observability" in secret_sections
@@ -196,6 +200,7 @@ class GpuPlatform(pulumi.ComponentResource):
         else:
             left = self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
             require_nodes(planned, [left.id], _reached(planned, cluster.kubeconfig), _groups(planned, pools))
+        require_objects(self._objects, _reached(planned, cluster.kubeconfig))
 
     def _cluster(
         self,
@@ -342,6 +347,7 @@ class GpuPlatform(pulumi.ComponentResource):
             args: VerificationArgs = {"pool": pool, "program": verifier.program, "kubeconfig": kubeconfig}
             after = _after(opts, [verifier, *made])
             proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=planned, group=groups.get(pool))
+            self._objects += proven[pool].objects
         if planned.settings.verification.smoke_test:
             self._smoke_tests(name, planned, opts, proven)
         require_nodes(planned, [one.proof.id for one in proven.values()], _reached(planned, kubeconfig), groups)
@@ -416,6 +422,7 @@ class GpuPlatform(pulumi.ComponentResource):
             before = [*groups]
             if pool.generation:
                 before.append(pool_rule(f"{name}-{pool.name}-rule", pool, settings.driver, opts))
+                self._objects.append(before[-1])
             if pool.pool.exchange == "inPlace":
                 reached = (cluster.kubeconfig, None)
                 before.append(old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, []))
@@ -435,7 +442,9 @@ class GpuPlatform(pulumi.ComponentResource):
             "image": planned.settings.nfd.labeller_image,
         }
         selector = _group_name(group).apply(lambda called: labeller_selector(settings, pool, called)) if group else None
-        return PoolLabels(f"{name}-{pool.name}-labels", args, opts, planned=pool, group=selector)
+        labels = PoolLabels(f"{name}-{pool.name}-labels", args, opts, planned=pool, group=selector)
+        self._objects += labels.objects
+        return labels
 
 
 def _group_name(group: pulumi.Resource) -> pulumi.Output[str]:

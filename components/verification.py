@@ -63,6 +63,7 @@ from ._operands_first import operand_hooks
 from ._options import child_options, once_named
 from ._program_there import program_there
 from ._pull_secret import pull_secret
+from ._recorded_objects import require_objects
 from ._rolled_out import RolledOut
 from ._rotation import old_nodes_emptied
 from ._section_args import Config, RegistrySection
@@ -324,6 +325,8 @@ class Verification(pulumi.ComponentResource):
                 ),
             ),
         )
+        #: The Kubernetes objects that belong to the pool, for the check that the cluster still has them.
+        self.objects: list[pulumi.Resource] = [document, proof]
         proven: list[pulumi.CustomResource] = [waits.written(proof, child_options(self, opts)) if waits else proof]
         if of_pool.pool.exchange == "surge":
             drained = _reached(what, plan, args)
@@ -334,6 +337,7 @@ class Verification(pulumi.ComponentResource):
             named = {of_pool.name: group} if group is not None else {}
             context = getattr(plan.settings.cluster, "context", None)
             require_nodes(plan, [self.proof.id], (kubeconfig, context), named, of_pool.name)
+            require_objects(self.objects, (kubeconfig, context))
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
         self.expectation = pulumi.Output.from_input(place)
         self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": verifier_selector(of_pool)})

@@ -1,8 +1,8 @@
 """A simulated node's list of processes, as a container sees it that mounts the node's /proc.
 
 What really runs for a node are processes of the machine that the sandbox runs on, beside those of all other nodes: they are not
-shown as they are. In the list are the kernel, by which a reader knows a node's list, the first process with the node's mounts, and
-the MPS control daemons of pods while they run, with their pod and where they have the node's folder for pipes. The real list has
+shown as they are. In the list are the kernel, by which a reader knows a node's list, the first process with the node's mounts,
+and the MPS control daemons of pods while they run, with their pod and where they have its folder for pipes. The real list has
 everything else, too.
 """
 

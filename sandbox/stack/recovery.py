@@ -27,7 +27,7 @@ from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.openstack import replicas
 from sandbox.providers.kube_objects import Objects
-from sandbox.stack import inventory, stand_ins
+from sandbox.stack import inventory, missing_objects, stand_ins
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 
@@ -75,8 +75,10 @@ def recover(engine: Engine) -> Engine:
     with _magnums_refusals():
         if not pending and lookup.agree(sandbox.folder, magnum, known):
             refusing = [one["urn"] for one in resources if one["type"].startswith("openstack:")]
-            if refusing and engine.failed_last():
-                _refresh(engine, *refusing)
+            stale = refusing if engine.failed_last() else []
+            stale += missing_objects.urns_of_missing(resources, _clusters(sandbox))
+            if stale:
+                _refresh(engine, *stale)
             return engine
         # A stand-in may still be at work for the engine that died.
         stand_ins.stop(sandbox)
@@ -93,6 +95,8 @@ def recover(engine: Engine) -> Engine:
 
 def _refresh(engine: Engine, *urns: str) -> None:
     """Have the engine look at what there is: at everything, or at these resources.
+
+    Objects that no cluster has any more are looked at in any case (missing_objects.py).
 
     After an update that only failed it looks at what is in OpenStack: its plugin may have kept in the state what was refused, as
     those bridged from Terraform do, and the next update would find nothing to do. It must not look at Helm releases then: the

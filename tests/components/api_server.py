@@ -29,6 +29,8 @@ class ApiServer(ThreadingHTTPServer):
         self.items: dict[str, Any] = {"deployments": [], "daemonsets": []}
         #: What becomes of an object that is posted, by the last part of the path; 404 for what is not here.
         self.admits: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+        #: Lists that come in pages: last part of the path -> `continue` of the request -> the page.
+        self.pages: dict[str, dict[str, Any]] = {}
         #: The paths that were asked for.
         self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -56,8 +58,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
         path, _, query = self.path.partition("?")
-        items = self.server.items.get(path.rpartition("/")[2], 404)
-        for selector in urllib.parse.parse_qs(query).get("labelSelector", []):
+        last, asked = path.rpartition("/")[2], urllib.parse.parse_qs(query)
+        if last in self.server.pages:
+            self._answer(self.server.pages[last][asked.get("continue", [""])[0]])
+            return
+        items = self.server.items.get(last, 404)
+        for selector in asked.get("labelSelector", []):
             items = items if isinstance(items, int) else [one for one in items if is_chosen(one, selector)]
         self._answer(items)
 

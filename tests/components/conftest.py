@@ -94,10 +94,14 @@ class Recorder(pulumi.runtime.Mocks):
 
     resources: list[Registered] = field(default_factory=list)
     requests: dict[str, Any] = field(default_factory=dict)
+    #: Whether Kubernetes objects have a uid, as what a cluster has made has one.
+    uids: bool = False
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[Any, Any]]:
         self.resources.append(Registered(args.typ, args.name, dict(args.inputs)))
         outputs = {**args.inputs, "name": args.inputs.get("name") or args.inputs.get("resourceName") or args.name}
+        if self.uids and "metadata" in outputs:
+            outputs["metadata"] = {**outputs["metadata"], "uid": f"{args.name}-uid"}
         if args.typ == "openstack:containerinfra/cluster:Cluster":
             outputs["kubeconfig"] = {"raw_config": KUBECONFIG}
         if own := (args.inputs.get("identity") or {}).get("userAssignedIdentities"):
@@ -166,8 +170,8 @@ def run() -> Iterator[Callable[..., Recorder]]:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
 
-    def run(program: Callable[[], Any], *, preview: bool = False) -> Recorder:
-        recorder = Recorder()
+    def run(program: Callable[[], Any], *, preview: bool = False, uids: bool = False) -> Recorder:
+        recorder = Recorder(uids=uids)
         mocks.set_mocks(recorder, project="gpu-pools", stack="test", preview=preview, monitor=_Monitor(recorder))
 
         async def whole() -> None:

@@ -37,15 +37,20 @@ from sandbox.toolchain.tools import PLATFORM_TOOLS
 from tests.tiers import ALL, at_night
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep, at_night("others go back by day")]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 SEEDS: Final = range(12) if ALL else range(1)
 FAULTS: Final = ("refused", "killed before", "killed after", "differs")
 SHARING: Final = {"four": {"timeSlicing": {"replicas": 4}}, "eight": {"timeSlicing": {"replicas": 8}}, "whole": {"exclusive": {}}}
-GOOD: Final = {"a": "four"}
+GOOD: Final = {"a": "four", "b": "whole"}
+#: With a pool less, the same, and a pool more.
+SETS: Final = ("a", "ab", "abc")
+#: Of a run that takes pool b away, the numbers of all its steps; a run that has fewer goes through.
+STEPS: Final = range(1, 15)
+BY_DAY: Final = 3
 #: Where the stack makes something, and what of it.
 KINDS: Final = (
     ("v1", "ConfigMap"), ("apps/v1", "DaemonSet"), ("v1", "ServiceAccount"), ("rbac.authorization.k8s.io/v1", "Role"),
@@ -138,30 +143,41 @@ class Place:
         engine: runs the program.
         stand_in: of the provider.
         objects: of the cluster.
+        hook: what happens in the cluster right before the engine is killed.
         said: what each run came to.
     """
 
     engine: Engine
     stand_in: Faulty
     objects: Objects
+    hook: Callable[[], None] = lambda: None
     said: list[str] = field(default_factory=list)
 
     def up(self, pools: Mapping[str, str], fault: str = "", at: int = 0) -> bool:
-        """Bring a declaration up, with a fault or without; says whether that went well."""
+        """Bring a declaration up as `make up` does, with a fault or without; says whether that went well."""
+        self.declare(pools)
+        recovery.recover(self.engine)
+        return self.pulumi("up", fault=fault, at=at)
+
+    def declare(self, pools: Mapping[str, str]) -> None:
+        """Write the stack file, and open the lock of an engine that was killed."""
         self.engine.sandbox.stack_file.write_text(stack(pools), encoding="utf-8")
         prepare(self.engine.sandbox)
         recovery.take_over(self.engine)
-        recovery.recover(self.engine)
-        command = self.engine._command(["up", "--yes", "--skip-preview"])
+
+    def pulumi(self, *arguments: str, fault: str = "", at: int = 0) -> bool:
+        """Run the engine alone, as on a real cloud; says whether that went well."""
+        command = self.engine._command([*arguments, *(["--yes", "--skip-preview"] if arguments[0] == "up" else [])])
         with subprocess.Popen(
             command, cwd=PROJECT, env=self.engine.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
-            self.stand_in.arm(fault, at, process.kill)
+            self.stand_in.arm(fault, at, lambda: (self.hook(), process.kill()))
             out, _ = process.communicate(timeout=240)
         self.stand_in.arm("", 0)
         for pid in recovery._engine_processes(self.engine.sandbox):
             os.kill(pid, signal.SIGKILL)
-        self.said.append(f"{dict(pools)} {fault} {at}: {process.returncode}\n{out}")
+        declared = self.engine.sandbox.stack_file.read_text(encoding="utf-8")
+        self.said.append(f"{declared}\n{arguments} {fault} {at}: {process.returncode}\n{out}")
         return process.returncode == 0
 
     def history(self) -> str:
@@ -238,6 +254,44 @@ def _served(objects: Objects, api_version: str, kind: str) -> bool:
     return True
 
 
+def deletes_as_the_leave_hook(objects: Objects, pool: str) -> None:
+    """Delete what the hook of the operator's release deletes of a removed pool (gpu_pools/rendering/leave_program.py)."""
+    for api_version, kind, namespace, name in (
+        ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule", "", f"gpu-pools-{pool}"),
+        ("apps/v1", "DaemonSet", "gpu-pools-verifier", f"gpu-pools-verifier-{pool}"),
+    ):
+        if found := objects.get(api_version, kind, namespace, name):
+            objects.delete(found, "Background")
+
+
+def test_a_pool_whose_objects_went_without_the_engine_is_no_success_and_a_refresh_brings_it_back(place: Place) -> None:
+    assert place.up(GOOD), place.history()
+    before = place.there()
+    deletes_as_the_leave_hook(place.objects, "b")
+    place.declare(GOOD)
+    for command in ("preview", "up"):
+        assert not place.pulumi(command), place.history()
+        assert "2 objects of this stack are missing in the cluster" in place.said[-1]
+        assert "NodeFeatureRule gpu-pools-b" in place.said[-1]
+    assert place.pulumi("up", "--refresh"), place.history()
+    assert place.there() == before, place.history()
+
+    deletes_as_the_leave_hook(place.objects, "b")
+    assert place.up(GOOD), place.history()
+    assert place.there() == before, place.history()
+
+
+@pytest.mark.parametrize("at", [at if at == BY_DAY else pytest.param(at, marks=at_night("every step")) for at in STEPS])
+def test_a_pool_that_is_put_back_after_its_removal_was_killed_is_whole_again(place: Place, at: int) -> None:
+    assert place.up(GOOD), place.history()
+    before = place.there()
+    place.hook = lambda: deletes_as_the_leave_hook(place.objects, "b")
+    place.up({"a": GOOD["a"]}, "killed after", at)
+    assert place.up(GOOD), place.history()
+    assert place.there() == before, place.history()
+
+
+@at_night("others go back by day")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_going_back_always_heals(place: Place, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - the same sequence each time
@@ -245,7 +299,8 @@ def test_going_back_always_heals(place: Place, seed: int) -> None:
     before = place.there()
     for fault in chance.sample(FAULTS, len(FAULTS)):
         # Always something else than before: what is to be proven is the way back.
-        pools = {name: chance.choice(("eight", "whole")) for name in chance.choice(("a", "ab"))}
+        pools = {name: chance.choice(("eight", "whole")) for name in chance.choice(SETS)}
+        place.hook = lambda gone="b" not in pools: deletes_as_the_leave_hook(place.objects, "b") if gone else None
         place.up(pools, fault, chance.randint(1, 8))
         if chance.random() < 1 / 2:
             assert place.up(GOOD), place.history()

@@ -1,0 +1,101 @@
+"""Fails a preview or deploy where the cluster lacks objects that the engine's state records.
+
+gpu_pools/proof/recorded_objects.py says how that comes about and what the error says. The outputs of a resource that the engine
+does not change come from its state, in a preview too; a resource that is still to be created has no id there and is left out. So
+the program knows without the state file what the state records, and it lists the cluster once for each kind of object.
+
+A cluster that does not answer ends nothing here: the provider reports that itself.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pulumi
+
+from gpu_pools.proof.recorded_objects import RecordedObject, describe_missing, missing_from
+from gpu_pools.text import harmless
+from gpu_pools.text.nested import at
+from gpu_pools.verifier.api import ApiError
+
+from . import _log
+from ._ask_first import client_of
+from ._cluster_api import ClusterApi
+
+#: A page of a list. Clusters may have thousands of ConfigMaps in a namespace, which nobody sends at once.
+_PAGE: Final = "500"
+_NOT_FOUND: Final = 404
+
+
+def require_objects(objects: Sequence[pulumi.Resource], reached: tuple[pulumi.Input[str] | None, str | None]) -> None:
+    """Have the preview or deploy fail where the cluster lacks one of these objects.
+
+    Args:
+        objects: ConfigMaps, ConfigMapPatches, DaemonSets and NodeFeatureRules of a stack.
+        reached: kubeconfig of the cluster, and a context of it; without a kubeconfig nothing is looked at.
+    """
+    kubeconfig, context = reached
+    if kubeconfig is None or not objects:
+        return
+    # An Output of a coroutine keeps the program waiting for it, and fails the program with it.
+    looked: pulumi.Output[bool] = pulumi.Output.from_input(_required(objects, pulumi.Output.from_input(kubeconfig), context))
+    looked.apply(lambda _: None)
+
+
+async def _required(objects: Sequence[Any], kubeconfig: pulumi.Output[str], context: str | None) -> bool:
+    """Whether the cluster was looked at, and has everything."""
+    content = await kubeconfig.future()
+    recorded = [one for resource in objects if (one := await _recorded(resource)) is not None]
+    if not content or not recorded:
+        return False
+    try:
+        missing = await asyncio.to_thread(_missing, recorded, content, context)
+    except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that does not answer lacks nothing
+        _log.warn(f"whether the cluster has all objects of this stack is not known: it cannot be asked ({type(error).__name__})")
+        return False
+    if missing:
+        # A RunError is shown as it is.
+        raise pulumi.RunError(harmless.text(describe_missing(missing)))
+    return True
+
+
+async def _recorded(resource: Any) -> RecordedObject | None:  # noqa: ANN401 - four classes of two packages
+    """The object of a resource; None where it is still to be created."""
+    keys = getattr(resource, "data", None) if type(resource).__name__ == "ConfigMapPatch" else None
+    outputs = pulumi.Output.all(id=resource.id, metadata=resource.metadata, kind=resource.kind, data=keys)
+    known: Any = await outputs.future()
+    if known is None or not _field(known["metadata"], "uid"):
+        return None
+    metadata = known["metadata"]
+    kind = str(known["kind"]).removesuffix("Patch")
+    namespace = str(_field(metadata, "namespace") or "")
+    return RecordedObject(kind, namespace, str(_field(metadata, "name")), tuple(sorted(known["data"] or ())))
+
+
+def _field(metadata: Any, key: str) -> Any:  # noqa: ANN401 - the class of an SDK, or a mapping
+    return metadata.get(key) if isinstance(metadata, Mapping) else getattr(metadata, key, None)
+
+
+def _missing(recorded: Iterable[RecordedObject], kubeconfig: str, context: str | None) -> Sequence[RecordedObject]:
+    api, known = ClusterApi(client_of(kubeconfig, context)), [*recorded]
+    return missing_from(known, {path: _listed(api, path) for path in {one.collection for one in known}})
+
+
+def _listed(api: ClusterApi, path: str) -> dict[str, frozenset[str]]:
+    """Name -> keys of the data of all objects of a collection, page by page."""
+    found: dict[str, frozenset[str]] = {}
+    after = ""
+    while True:
+        try:
+            page = api.get(path, limit=_PAGE, **{"continue": after})
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                # The kind itself is gone, and with it all of its objects.
+                return found
+            raise
+        for item in page.get("items") or []:
+            data: Any = item.get("data") if isinstance(item.get("data"), dict) else {}
+            found[str(at(item, "metadata", "name"))] = frozenset(data)
+        after = str(at(page, "metadata", "continue") or "")
+        if not after:
+            return found
