@@ -55,9 +55,9 @@ def _is_label(key: str, value: str) -> bool:
     return ours or key in LABELS or (key.startswith(DEPLOY) and value in WRITTEN_BY_OPERATOR)
 
 
-def clean(which: str) -> list[str]:
-    """Look at every node once, of all or of others; the names of those that were changed, or could not be."""
-    touched = []
+def clean(which: str) -> dict[str, list[str]]:
+    """Look at every node once, of all or of others; those that were changed, or could not be -> what was found there."""
+    touched = {}
     for node in request("/api/v1/nodes")["items"]:
         if which == "others" and POOL in (node["metadata"].get("labels") or {}):
             continue
@@ -65,7 +65,7 @@ def clean(which: str) -> list[str]:
         patch, condition = leftovers(node), has_condition(node)
         if patch is None and not condition:
             continue
-        touched.append(node["metadata"]["name"])
+        touched[node["metadata"]["name"]] = [*found_on(node, patch), *(["a condition of the verifier"] if condition else [])]
         try:
             if patch is not None:
                 request(path, patch)
@@ -75,6 +75,25 @@ def clean(which: str) -> list[str]:
             # A node that has changed or gone is looked at again.
             sys.stderr.write(f"{path}: {error.code} {error.read()[:500]!r}\n")
     return touched
+
+
+def found_on(node: dict[str, Any], patch: dict[str, Any] | None) -> list[str]:
+    """What is taken from a node, each label and annotation with who wrote it as the API server knows it."""
+    metadata = (patch or {}).get("metadata", {})
+    found = []
+    for part in ("labels", "annotations"):
+        for key in metadata.get(part) or ():
+            writers = sorted(
+                {str(one.get("manager")) for one in node["metadata"].get("managedFields") or () if wrote(one, part, key)}
+            )
+            found.append(f"{key} (by {', '.join(writers) or 'nobody known'})")
+    return [*found, *(patch or {}).get("spec", {})]
+
+
+def wrote(entry: dict[str, Any], part: str, key: str) -> bool:
+    """Whether an entry of managedFields has a label or an annotation."""
+    fields = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+    return f"f:{key}" in (fields.get(f"f:{part}") or {})
 
 
 def found_or_none(path: str) -> dict[str, Any] | None:
@@ -126,7 +145,7 @@ def _made(item: dict[str, Any]) -> str:
 
 def main() -> int:
     """Clean until two looks find nothing; 1 if that never happens."""
-    quiet = 0
+    quiet, touched = 0, {}
     for _ in range(LOOKS):
         touched = clean(sys.argv[2])
         quiet = 0 if touched else quiet + 1
@@ -134,6 +153,8 @@ def main() -> int:
             tie_definitions(sys.argv[1])
             return 0
         time.sleep(PAUSE_SECONDS)
+    again = "; ".join(f"{name}: {', '.join(found)}" for name, found in touched.items())
+    sys.stderr.write(f"after {LOOKS} looks somebody still writes what is removed. Stop the writer, and try again: {again}\n")
     return 1
 
 

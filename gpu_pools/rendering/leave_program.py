@@ -57,6 +57,8 @@ BEGINS_SECONDS = 20.0
 PENDING_SECONDS = 330.0
 #: How long its pod may not be there at all: without it nobody answers.
 ABSENT_SECONDS = 120.0
+#: How long NFD has to remove a label: where a rule that is still there names it, and where none does.
+NAMED_SECONDS, NFD_SECONDS = 60.0, 300.0
 #: mig-manager may still be ending what it was doing before.
 LOOKS = 2
 #: What Helm is told (the Job's policy): trying again is of no use.
@@ -90,6 +92,13 @@ def notes(node: dict[str, Any]) -> dict[str, str]:
 def by_nfd(node: dict[str, Any], key: str) -> bool:
     """Whether NFD takes a label for its own."""
     return any(key in text.split(",") for name, text in notes(node).items() if name.endswith(BY_NFD))
+
+
+def sets_label(rule: dict[str, Any], key: str) -> bool:
+    """Whether a NodeFeatureRule names a label: as a key of `labels`, or at the start of a line of `labelsTemplate`."""
+    entries = [one for one in rule.get("spec", {}).get("rules") or [] if isinstance(one, dict)]
+    lines = [line.strip() for one in entries for line in str(one.get("labelsTemplate") or "").splitlines()]
+    return any(key in (one.get("labels") or ()) for one in entries) or any(line.startswith(f"{key}=") for line in lines)
 
 
 def is_in(node: dict[str, Any], pools: dict[str, dict[str, str]]) -> bool:
@@ -264,6 +273,8 @@ class Leaving:
         #: Node -> mig-manager's pods.
         self.managers: dict[str, list[dict[str, Any]]] = {}
         self.unready: dict[str, float] = {}
+        #: Node and label -> since when NFD is waited for.
+        self.labelled: dict[tuple[str, str], float] = {}
         self.end = time.monotonic() + ALL_SECONDS
         #: Whether rules have gone that the engine takes for there.
         self.untied = False
@@ -341,7 +352,38 @@ class Leaving:
             self.begun[name] = step, now, old
         if step == FAILED:
             raise StopError(self.why(node, manager))
+        if step == LET_GO:
+            self.wait_for_nfd(name, CONFIG)
         return step
+
+    def wait_for_nfd(self, name: str, key: str) -> None:
+        """See that NFD may still remove a label from a node.
+
+        Args:
+            name: of the node.
+            key: of the label.
+
+        Raises:
+            StopError: naming the rules that set it, or after a time in which NFD did nothing.
+        """
+        now = time.monotonic()
+        since = self.labelled.setdefault((name, key), now)
+        if since == now:
+            tell(f"{name}: waiting until NFD removes the label {key}")
+        waited = now - since
+        rules = [one["metadata"]["name"] for one in listed(RULES) if sets_label(one, key)] if waited > NAMED_SECONDS else []
+        if rules:
+            message = (
+                f"{name}: NFD still sets the label {key} after {NAMED_SECONDS:.0f} s, since it is named by NodeFeatureRule "
+                f"{', '.join(sorted(rules))}. Remove the label from that rule or delete the rule, and try again."
+            )
+            raise StopError(message)
+        if waited > NFD_SECONDS:
+            message = (
+                f"{name}: NFD has not removed the label {key} in {NFD_SECONDS:.0f} s, and no NodeFeatureRule names it. See that "
+                "nfd-master and nfd-worker run, and that no NodeFeature object or feature file sets it; then try again."
+            )
+            raise StopError(message)
 
     def end_manager(self, pods: list[dict[str, Any]]) -> frozenset[str]:
         """Delete a node's pods of mig-manager: a new one begins anew. Their uids."""
@@ -383,8 +425,12 @@ class Leaving:
             f"GPUs as they are: kubectl annotate --overwrite node {name} {LEAVING}={AS_IS}."
         )
 
-    def check(self, left: list[dict[str, Any]]) -> None:
+    def check(self, left: list[dict[str, Any]], waits_for: str = "") -> None:
         """See that what is left may still come to an end.
+
+        Args:
+            left: the nodes that are not done.
+            waits_for: what they wait for, if not for mig-manager.
 
         Raises:
             StopError: where it may not.
@@ -396,7 +442,9 @@ class Leaving:
         }
         lost = sorted(name for name, since in self.unready.items() if now - since > UNREADY_SECONDS)
         if lost or now > self.end:
-            why = "not ready" if lost else f"still not without MIG after {ALL_SECONDS:.0f} s"
+            state = ", ".join(sorted({str(labels(node).get(STATE)) for node in left}))
+            waited = waits_for or f"still not without MIG, {STATE} is {state}"
+            why = "not ready" if lost else f"{waited}, after {ALL_SECONDS:.0f} s"
             message = (
                 f"{', '.join(lost or names)}: {why}. Nothing of the operator has gone: mend or delete these nodes, try again."
             )
@@ -423,9 +471,12 @@ class Leaving:
         """
         pods = f"/api/v1/namespaces/{VERIFIERS}/pods"
         while left := self.nodes():
-            self.check(left)
-            if all(labels(pod).get(POOL) in (None, *self.pools) for pod in listed(pods)):
-                for node in left:
+            verifying = [pod["metadata"]["name"] for pod in listed(pods) if labels(pod).get(POOL) not in (None, *self.pools)]
+            self.check(left, f"pods of verifiers did not end: {', '.join(sorted(verifying))}" if verifying else "")
+            for node in left if not verifying else ():
+                if by_nfd(node, POOL):
+                    self.wait_for_nfd(node["metadata"]["name"], POOL)
+                else:
                     give_back(node)
             time.sleep(PAUSE_SECONDS)
 
@@ -433,8 +484,6 @@ class Leaving:
 def give_back(node: dict[str, Any]) -> None:
     """Take the traces of verifiers from a node, one request a look; the mark goes with the last of them."""
     path = f"{NODES}/{node['metadata']['name']}"
-    if by_nfd(node, POOL):
-        return
     ours = {PLUGIN: None} if OUR_KEY.fullmatch(labels(node).get(PLUGIN, "")) else {}
     gone = {"labels": ours, "annotations": dict.fromkeys((LEAVING, REPORT, CHANGE))}
     spec = spec_without_traces(node)

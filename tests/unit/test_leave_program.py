@@ -278,6 +278,8 @@ class Cluster:
             "e": node({"p": "none"}, name="e"),
         }
         self.layouts = {"a": LAYOUT, "b": LAYOUT, "c": LAYOUT}
+        #: A NodeFeatureRule of somebody else's; {} for none.
+        self.others_rule: dict[str, Any] = {}
         self.rules = {f"gpu-pools-{pool}": pool for pool in ("cut", "gone", "ts")} | {"somebody-elses": "x"}
         #: Those that have a DaemonSet of verifiers, and a pod of it.
         self.verifiers, self.verifying = ["cut", "gone"], {"cut", "gone"}
@@ -366,7 +368,8 @@ class Cluster:
             return self.policies
         if path == leave_program.RULES:
             named = self.rules.items()
-            return [{"metadata": {"name": rule}, "spec": {"rules": [{"name": f"gpu-pools {pool}"}]}} for rule, pool in named]
+            ours = [{"metadata": {"name": rule}, "spec": {"rules": [{"name": f"gpu-pools {pool}"}]}} for rule, pool in named]
+            return [*ours, *([self.others_rule] if self.others_rule else [])]
         if path == "/api/v1/pods":
             return self.pods
         if "/gpu-pools-verifier/" in path:
@@ -571,7 +574,43 @@ def test_a_node_that_is_not_ready_or_never_ends_is_named(run: Callable[..., int]
     cluster = Cluster()
     cluster.nodes["c"]["metadata"]["annotations"][f"others.{BY_NFD}"] = CONFIG
     assert run(cluster, "removed") == STOPPED
-    assert "c: still not without MIG after 1400 s." in capfd.readouterr().err
+    assert "c: NFD has not removed the label nvidia.com/mig.config in 300 s, and no NodeFeatureRule" in capfd.readouterr().err
+    assert leave_program.NFD_SECONDS < cluster.took < leave_program.ALL_SECONDS
+
+
+@pytest.mark.parametrize("stage", ["removed", "all"])
+@pytest.mark.parametrize("entry", [{"labels": {CONFIG: "all-1g.10gb"}}, {"labelsTemplate": f"a=b\n {CONFIG}=x\n"}])
+def test_a_rule_of_others_that_sets_the_label_ends_the_wait_and_is_named(
+    run: Callable[..., int], capfd: pytest.CaptureFixture[str], entry: dict[str, Any], stage: str
+) -> None:
+    cluster = Cluster()
+    cluster.nodes["c"]["metadata"]["annotations"][f"others.{BY_NFD}"] = CONFIG
+    cluster.others_rule = {"metadata": {"name": "their-mig"}, "spec": {"rules": [{"name": "theirs", **entry}]}}
+    pools = POOLS if stage == "removed" else {name: {"p": name} for name in ("cut", "gone", "ts")}
+    if stage == "all":
+        cluster.rules = {}
+    assert run(cluster, stage, pools) == STOPPED
+    assert cluster.took < leave_program.NAMED_SECONDS + 20
+    said = capfd.readouterr().err
+    assert "c: waiting until NFD removes the label nvidia.com/mig.config" in said
+    assert "c: NFD still sets the label nvidia.com/mig.config after 60 s, since it is named by NodeFeatureRule their-mig." in said
+    assert [reason for reason in cluster.reasons if "their-mig" in reason]
+
+
+def test_a_rule_of_others_that_sets_the_pools_label_is_named_too(run: Callable[..., int]) -> None:
+    cluster = Cluster()
+    cluster.nodes["c"]["metadata"]["annotations"][f"others.{BY_NFD}"] = POOL
+    cluster.others_rule = {"metadata": {"name": "their-pool"}, "spec": {"rules": [{"name": "x", "labels": {POOL: "gone"}}]}}
+    assert run(cluster, "removed") == STOPPED
+    assert [reason for reason in cluster.reasons if "label gpu-pools/pool" in reason and "their-pool" in reason]
+    assert cluster.took < leave_program.ALL_SECONDS
+
+
+def test_pods_of_verifiers_that_do_not_end_are_named(run: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    monkeypatch.setitem(globals(), "ENDS_SECONDS", 1e9)
+    assert run(cluster, "removed") == STOPPED
+    assert [reason for reason in cluster.reasons if "pods of verifiers did not end: gpu-pools-verifier-gone" in reason]
 
 
 def test_without_the_operator_there_is_nothing_to_do(run: Callable[..., int]) -> None:
