@@ -123,7 +123,8 @@ def _findings(title: str, kind: str, groups: list[Group]) -> Iterator[Html]:
         incidents = Html.of(' <span class="soft">({})</span>', named) if named else Html()
         count = f"{group.nodes} node{'' if group.nodes == 1 else 's'}"
         yield Html.of('<article class="{}"><h3>{}{}</h3>', kind, plain(group.cause.likely_cause), incidents)
-        yield Html.of("<p><strong>Remedy:</strong> {}</p>", plain(group.cause.remedy))
+        word, words = ("Follows from", group.follows_from) if group.follows_from else ("Remedy", group.cause.remedy)
+        yield Html.of("<p><strong>{}:</strong> {}</p>", word, plain(words))
         yield from _explained(group.cause.incidents)
         rows = (
             (

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.evidence.consequences import root_of
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.text import harmless
 
@@ -68,6 +69,19 @@ class Group:
     def nodes(self) -> int:
         """On how many nodes."""
         return len({(pool.declared.name, node.name) for pool, node, _ in self.places})
+
+    @property
+    def follows_from(self) -> str:
+        """What brings these findings with it on each of their nodes; empty where they stand for themselves on one of them."""
+        roots = [_root(node, finding) for _, node, finding in self.places]
+        return "; ".join(dict.fromkeys(one.likely_cause for one in roots if one)) if all(roots) else ""
+
+
+def _root(node: NodeEvidence, finding: Finding) -> Finding | None:
+    """The finding of the same node that brings this one with it."""
+    found = node.report.differences if node.report else ()
+    root = root_of(finding.cause, [one.cause for one in found])
+    return next((one for one in found if one.cause == root), None)
 
 
 def differences(evidence: Evidence) -> list[Group]:

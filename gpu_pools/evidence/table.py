@@ -114,7 +114,8 @@ def _groups(word: str, groups: list[Group]) -> Iterator[str]:
         incidents = f" ({', '.join(map(plain, group.cause.incidents))})" if group.cause.incidents else ""
         yield ""
         yield f"{word}: {plain(group.cause.likely_cause)}{incidents}"
-        yield f"    remedy: {plain(group.cause.remedy)}"
+        root = group.follows_from
+        yield f"    follows from: {plain(root)}" if root else f"    remedy: {plain(group.cause.remedy)}"
         yield from (f"    {line}" for line in explained(group.cause.incidents))
         for pool, node, finding in group.places[:_MOST_PLACES]:
             detail = f" ({plain(finding.detail)})" if finding.detail else ""

@@ -10,6 +10,8 @@ that belong to a DaemonSet there. Only such pods, and the verifiers, are ever de
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import json
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +24,7 @@ from gpu_pools.repairing.ways import APPS, Finding, Way
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.causes import cause
+from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.living_node import ANNOTATION as CHANGING
 from gpu_pools.verifier.living_node import LivingNode, as_holder, holders_among, is_over, read_pods
 from gpu_pools.verifier.marks import changed_label
@@ -32,7 +35,7 @@ from gpu_pools.verifier.steps import hangs, is_paused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpu_pools.evidence.declared import Declared
+    from gpu_pools.evidence.declared import Declared, Pool
     from gpu_pools.evidence.verdicts import NodeEvidence, PoolEvidence
     from gpu_pools.verifier.api import Client
 
@@ -128,10 +131,20 @@ class Looker:
             for evidence in pool.nodes:
                 findings = _findings(node, evidence)
                 seen = _seen(node, _Pods(pods, named, owned, owners), evidence, findings)
+                seen = replace(seen, labels=self._wrong_labels(node, pool.declared))
                 return Look(node, pool.declared.name, seen, evidence, findings, named, owned)
         pools = ", ".join(sorted(pool.name for pool in self.declared.pools))
         message = f"{self.name} is not a node of a pool of {self.stack}."
         raise EvidenceError(message, f"Its pools are {pools}; each node has its pool's label.")
+
+    def _wrong_labels(self, node: Mapping[str, Any], pool: Pool) -> dict[str, str]:
+        """The labels of the deployed expectation that the node has not as declared; none where somebody has changed that."""
+        text = self.config_maps.get(pool.config_map, {}).get(self.declared.key, "")
+        if hashlib.sha256(text.encode()).hexdigest() != pool.sha256:
+            return {}
+        expected = parse_expectation(json.loads(text)).node
+        there = node["metadata"].get("labels") or {}
+        return {key: value for key, value in (expected.labels if expected else {}).items() if there.get(key) != value}
 
     @shaped("the nodes of a pool")
     def pool(self, name: str) -> PoolEvidence:

@@ -161,6 +161,7 @@ class Repair:
             Step.GONE: self._wait_for_hand,
             Step.HAND: self._wait_for_hand,
             Step.UPGRADE: self._upgrade,
+            Step.LABEL: self._label,
             Step.RESTART: self._restart,
             Step.LOOK: self._look,
             Step.PROVE: self._prove,
@@ -210,6 +211,14 @@ class Repair:
         living.set_labels(look.node, {UPGRADE_STATE: _UPGRADE_REQUIRED})
         again = self.looker.look()
         living.mark(again.node, replace(mark, upgrade=True))
+
+    def _label(self, look: Look) -> None:
+        if self._late(self.manner.proof_seconds):
+            wrong = ", ".join(sorted(look.seen.labels))
+            message = f"somebody else keeps writing the labels {wrong}: metadata.managedFields of the node says who. "
+            raise RepairError(f"{message}The node stays cordoned; stop the writer, and run the command again.")
+        self._say("  " + ", ".join(f"{key}={value}" for key, value in sorted(look.seen.labels.items())))
+        self.looker.living(look).set_labels(look.node, look.seen.labels)
 
     def _restart(self, look: Look) -> None:
         first = look.seen.starting[0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.repairing.ways import Way, empties_node, frees_gpus, ways_of
@@ -36,6 +36,7 @@ class Step(enum.Enum):
     HAND = "wait for a reboot, or a reset of its GPUs"
     RESTART = "start anew"
     UPGRADE = "have the operator try its driver's upgrade again"
+    LABEL = "set the declared labels"
     LOOK = "note which report is the last one"
     PROVE = "wait for the verifier's report"
     GIVE_BACK = "give the node back"
@@ -107,6 +108,7 @@ class Seen:
         report: the time of its last report; ``-`` where there is none.
         causes: what that says; None where it says nothing that counts.
         proven: whether that report proves the node.
+        labels: those of the deployed expectation that the node lacks or has with another value.
     """
 
     cordoned: bool
@@ -119,6 +121,7 @@ class Seen:
     report: str
     causes: tuple[str, ...] | None
     proven: bool
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def going(self) -> tuple[Holder, ...]:
@@ -159,6 +162,8 @@ def next_step(seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how
         return Step.HAND
     if Way.UPGRADE in mark.what and not mark.upgrade:
         return Step.UPGRADE
+    if Way.LABEL in mark.what and seen.labels:
+        return Step.LABEL
     return Step.RESTART if seen.starting else Step.LOOK
 
 

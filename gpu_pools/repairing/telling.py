@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from gpu_pools.evidence.consequences import root_of
 from gpu_pools.repairing.steps import leaving
 from gpu_pools.repairing.ways import APPS, Way, ways_of
+from gpu_pools.verifier.causes import cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +26,11 @@ def found_text(look: Look) -> str:
     lines = [f"{look.evidence.name}, pool {look.pool}: {look.evidence.verdict.value}"]
     if look.evidence.reason:
         lines.append(f"  {look.evidence.reason}")
+    causes = [one.cause for one in look.findings]
     for one in look.findings:
-        lines += [f"  {one.where}: {one.text}", f"      remedy: {one.remedy}"]
+        lines.append(f"  {one.where}: {one.text}")
+        root = root_of(one.cause, causes)
+        lines.append(f"      remedy: {one.remedy}" if root is None else f"      follows from: {cause(root).text}")
     return "\n".join(lines)
 
 
@@ -73,7 +78,8 @@ def plan_text(
     lines = ["What is done, in this order:"]
     steps = _steps(look, ways, manner, [look.seen.pods[_uid(pod)] for pod in starting], exchange)
     lines += [f"  {number}. {step}" for number, step in enumerate(steps, 1)]
-    if left := [one for one in look.findings if not ways_of(one.cause)]:
+    causes = [one.cause for one in look.findings]
+    if left := [one for one in look.findings if not ways_of(one.cause) and root_of(one.cause, causes) is None]:
         lines += ["What a repair of the node does not cure:", *(f"  {one.where}: {one.text}" for one in left)]
     if away := [node.name for node in pool.nodes if not node.ready and node.name != look.evidence.name]:
         lines.append(f"Beside it, of {len(pool.nodes)} nodes of the pool these are not ready: {', '.join(away)}")
@@ -101,6 +107,9 @@ def _steps(look: Look, ways: tuple[Way, ...], manner: Manner, starting: Sequence
         yield f"it is waited for up to {manner.hand_seconds:g} s until somebody has rebooted it, or has reset its GPUs"
     if Way.UPGRADE in ways:
         yield Way.UPGRADE.value
+    if Way.LABEL in ways:
+        labels = ", ".join(f"{key}={value}" for key, value in sorted(look.seen.labels.items()))
+        yield f"{Way.LABEL.value}: {labels or 'they are as declared by now'}"
     if starting:
         apps = "; ".join(way.value for way in ways if way in APPS or way is Way.POD)
         yield "\n".join([f"these pods start anew{f' ({apps})' if apps else ''}:", *(f"       {name}" for name in starting)])

@@ -1,7 +1,8 @@
 """Which way out there is of what a verifier has found on a node, by the key of the cause (gpu_pools/verifier/causes.py).
 
-Three kinds: a pod of the node starts anew, a label of the operator is set anew, or the hardware needs a hand that a cluster does
-not have. A cause without a way is one of the declaration or of the cluster, or one that passes: repairing a node does not help.
+Four kinds: the declared labels are set, a pod of the node starts anew, a label of the operator is set anew, or the hardware
+needs a hand that a cluster does not have. A cause without a way is one of the declaration or of the cluster, or one that passes:
+repairing a node does not help.
 
 The driver's pod is not restarted: that is no reset. Its manager leaves a loaded driver alone that has the wanted version
 (NVIDIA/k8s-driver-manager, cmd/driver-manager/main.go, shouldSkipUninstall). A reset of a GPU needs root on the node and no
@@ -14,6 +15,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.evidence.consequences import root_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -24,6 +27,7 @@ class Way(enum.Enum):
     REPLACE = "its machine is exchanged"
     HAND = "somebody reboots it, or resets its GPUs"
     UPGRADE = "the operator is to try its driver's upgrade again"
+    LABEL = "its labels are set to the declared values"
     MIG = "mig-manager starts anew, and applies the layout"
     MPS = "the MPS control daemon starts anew"
     PLUGIN = "the device plugin starts anew"
@@ -40,7 +44,7 @@ APPS: Final[Mapping[Way, str]] = {
     Way.GFD: "gpu-feature-discovery",
 }
 #: For these, pods that hold GPUs have to go first: their GPUs change, or end.
-_NEED_FREE_GPUS: Final = frozenset({Way.REPLACE, Way.HAND, Way.UPGRADE, Way.MIG, Way.MPS})
+_NEED_FREE_GPUS: Final = frozenset({Way.REPLACE, Way.HAND, Way.UPGRADE, Way.LABEL, Way.MIG, Way.MPS})
 #: These end everything on the node.
 _NEED_EMPTY_NODE: Final = frozenset({Way.REPLACE, Way.HAND})
 
@@ -51,6 +55,7 @@ _BY_CAUSE: Final[Mapping[Way, str]] = {
         "nvml-error"
     ),
     Way.UPGRADE: "driver-upgrade-stuck",
+    Way.LABEL: "label-other label-missing",
     Way.MIG: (
         "mig-stuck mig-config-failed mig-config-unset mig-blocked mig-pending mig-not-on mig-not-off mig-empty mig-one-differs "
         "mig-layout"
@@ -106,6 +111,8 @@ def chosen(causes: Collection[str], *, exchanged: bool) -> tuple[Way, ...]:
         return () if frees_gpus(found) else found
     if first is None or not ways_of(first):
         return ()
+    # What the node makes of another label follows the label.
+    causes = [cause for cause in causes if root_of(cause, causes) is None]
     wanted = {way for cause in causes for way in ways_of(cause)}
     # With the machine exchanged nothing of it is left to be put right.
     return (Way.REPLACE,) if Way.REPLACE in wanted else tuple(way for way in Way if way in wanted)

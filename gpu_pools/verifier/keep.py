@@ -1,10 +1,10 @@
-"""Puts the labels that a change has set back onto the verifier's own node, where somebody has taken them away since.
+"""Sets the labels of the last change again on the verifier's own node, where somebody has removed or overwritten them since.
 
-Nobody but the changer sets them, so nobody else puts them back. A person may take them away, or a cloud: AKS takes those off
-living nodes that a pool no longer has (Azure/AKS#3152), maybe later than it answers; whether it also takes labels that others
-have set was not to be read. They are put back only where that needs no turn (gpu_pools/verifier/steps.py): no pod holds a GPU of
-the node, or NVML says what is declared. Everything else waits for the next ``change``. Another value is left as it is: whoever
-wrote it may have meant it, and the assertion tells it.
+Nobody but the changer sets these labels, so nobody else resets them. A person may remove or overwrite them, and so may a cloud:
+AKS removes labels that a pool no longer has from living nodes (Azure/AKS#3152), maybe later than it answers; whether it also
+removes labels that others have set is not documented. A reset here needs no turn and ends no pod's work (may_set in
+gpu_pools/verifier/steps.py): no pod holds a GPU of the node, NVML says what is declared, or running pods keep their shares.
+Anything else waits for a change in the node's turn, which `gpu-pools repair` starts.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .api import ApiError
-from .operands import CONFIG_LABEL
-from .steps import Step, next_step
+from .steps import has_labels, may_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .living_node import LivingNode
     from .observation import Assertion
-    from .steps import Target
+    from .steps import Seen, Target
 
 
 def keep(node: LivingNode, target: Target, nvml: Callable[[], bool], assertion: Assertion) -> str | None:
-    """Put them back where the assertion found none; returns what was done, or why not, and None where nothing is to be done.
+    """Set the labels where the assertion found others; returns what was done, or why not, and None where nothing is to be done.
 
     Args:
         node: the node.
@@ -33,14 +32,19 @@ def keep(node: LivingNode, target: Target, nvml: Callable[[], bool], assertion: 
         assertion: the last one.
     """
     seen = assertion.observation.node
-    if seen is None or CONFIG_LABEL in seen.labels:
+    if seen is None or has_labels(target, seen.labels):
         return None
     try:
         now = node.read()
-        there = node.seen(now, turn=False, is_open=True, as_declared=lambda _, __, held: held and nvml())
-        if CONFIG_LABEL in there.labels or there.mark is not None or next_step(target, there) is not Step.SET:
+        found = node.seen(now, turn=False, is_open=True, as_declared=lambda _, __, held: held and nvml())
+        if found.mark is not None or not may_set(target, found):
             return None
         node.set_labels(now, target.labels)
     except ApiError as error:
-        return f"the labels of the last change cannot be put back: {error}"
-    return f"somebody has taken the label {CONFIG_LABEL} away: it is put back"
+        return f"the labels of the last change cannot be set again: {error}"
+    wrong = [f"{key}={found.labels[key]}" if key in found.labels else f"no {key}" for key in sorted(_wrong(target, found))]
+    return f"somebody has changed the labels of this node ({', '.join(wrong)}): they are set again as declared"
+
+
+def _wrong(target: Target, found: Seen) -> set[str]:
+    return {key for key, value in target.labels.items() if found.labels.get(key) != value}

@@ -246,6 +246,13 @@ def harmless(target: Target, seen: Seen) -> bool:
     return same_mig and sliced and _fits(seen.holders, target.advertises)
 
 
+def may_set(target: Target, seen: Seen) -> bool:
+    """Whether labels that somebody has removed or overwritten can be set again without a turn: nobody loses what he holds."""
+    if has_labels(target, seen.labels) or seen.by_nfd & set(target.labels):
+        return False
+    return not seen.holders or harmless(target, seen)
+
+
 def _fits(holders: tuple[Holder, ...], advertises: Mapping[str, int]) -> bool:
     held: dict[str, int] = {}
     for one in holders:

@@ -226,6 +226,8 @@ def test_a_node_that_magnums_autoscaler_brought_is_proven_and_can_be_exchanged(s
     other, node = fleet.node("grows", 0), fleet.node("grows", 1)
     _untouched(fleet, node)
 
+    _overwritten_labels(fleet, node)
+
     # The changer's verifier starts anew in the middle of it, and gives nothing back.
     mend = fleet.gpus(other, _lost)
     fleet.until(lambda _: fleet.causes(other)[:1] == ("gpu-lost",), "the lost GPU is found")
@@ -244,6 +246,27 @@ def test_a_node_that_magnums_autoscaler_brought_is_proven_and_can_be_exchanged(s
     assert "openstack coe cluster resize --nodegroup grows --nodes-to-remove SERVER" in out
     assert "pulumi up --refresh" not in out, "the autoscaler decides the number"
     assert "grows has as many nodes as it must have" in out
+
+
+def _overwritten_labels(fleet: Fleet, node: str) -> None:
+    """Somebody overwrites the node's label: its verifier sets it again, and where a pod holds a share `repair` does."""
+    declared = _node(fleet, node)["metadata"]["labels"][CONFIG_LABEL]
+    fleet.label(node, CONFIG_LABEL, "by-hand")
+    set_again = lambda: _node(fleet, node)["metadata"]["labels"][CONFIG_LABEL] == declared  # noqa: E731 - it is used twice
+    fleet.trial.wait_until(set_again, "the verifier sets the label again", 90)
+    fleet.all_green()
+
+    _hold(fleet, "holds", "nvidia.com/gpu", node)
+    fleet.label(node, CONFIG_LABEL, "by-hand")
+    fleet.until(lambda _: fleet.causes(node)[:1] == ("label-other",), "the label is found")
+    assert not set_again()
+    done = repair(fleet, node, "--yes")
+    assert done.code == 0, done.text
+    assert done.out.count("remedy:") == 1, done.out
+    assert f"its labels are set to the declared values: {CONFIG_LABEL}={declared}" in done.out
+    assert set_again()
+    assert fleet.api.get(f"{PODS}/holds") is None
+    _untouched(fleet, node)
 
 
 # --- means ------------------------------------------------------------------------------------------------

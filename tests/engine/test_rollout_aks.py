@@ -83,6 +83,9 @@ def test_labels_that_are_taken_away_come_back_without_a_deploy(trial: Trial) -> 
     trial.wait_until(trial.holds, "the labels are back", 90)
     assert trial.get(f"{PODS}/held")["metadata"]["uid"] == uid
     trial.api().delete(f"{PODS}/held")
+    for node in trial.nodes("cut"):
+        trial.cloud_api().patch(_path(node), {"metadata": {"labels": dict.fromkeys(CHANGED_LABELS, "by-hand")}})
+    trial.wait_until(trial.holds, "the labels are as declared again", 120)
 
 
 def test_a_layout_changes_node_after_node_and_a_node_that_joins_gets_it_at_once(trial: Trial) -> None:

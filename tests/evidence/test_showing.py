@@ -225,3 +225,22 @@ def test_what_explains_others_stands_before_them_on_however_few_nodes_it_is() ->
     shown = evidence_table(seen.judged(), colour=False)
     places = [shown.index(cause(why).text) for why in ("config-wedged", "count-other", "gfd-other")]
     assert places == sorted(places)
+
+
+def test_what_follows_from_a_wrong_label_on_every_node_has_no_remedy_of_its_own() -> None:
+    seen = fleet(2)
+
+    def report(index: int, *whys: str) -> None:
+        findings = Findings()
+        for why in whys:
+            findings.differs(Where("node"), "field", 1, 2, why)
+        put_report(seen.node("ts", index), *reported("ts", f"ts-{index}", findings))
+
+    report(0, "label-other", "count-other", "gfd-other")
+    shown, page = evidence_table(seen.judged(), colour=False), page_of(seen).text
+    assert shown.count("remedy:") == page.count("Remedy:") == 1
+    assert shown.count(f"follows from: {cause('label-other').text}") == 2
+    report(1, "count-other")
+    shown = evidence_table(seen.judged(), colour=False)
+    assert f"remedy: {cause('count-other').remedy}" in shown, "it stands for itself on one of the nodes"
+    assert shown.count("follows from:") == 1

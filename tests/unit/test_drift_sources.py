@@ -124,7 +124,7 @@ def test_a_node_that_differs_is_drift_with_its_finding_who_set_it_and_what_helps
     nodes = nodes_of(fleet.judged())
     assert [(one.place, one.repairable, one.writer) for one in nodes.drift] == [
         ("GPU 0 (GPU-1): state", True, ""),
-        ("node: label x", False, "kubectl-label"),
+        ("node: label x", True, "kubectl-label"),
     ]
     assert _drift(nodes).verdict is Verdict.DRIFT
     shown = drift_text(_drift(nodes))

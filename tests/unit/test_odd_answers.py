@@ -565,6 +565,7 @@ ASKED_BY: Final = {
             "components/_ask_first.py",
             "components/_cluster_api.py",
             "components/_fixed_counts.py",
+            "components/_recorded_objects.py",
             "components/_mps_first.py",
             "components/_monitors_there.py",
             "components/_upgrade_first.py",

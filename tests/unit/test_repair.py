@@ -54,9 +54,25 @@ def test_what_the_verifier_says_helps_a_node_has_a_way(words: str) -> None:
 
 def test_the_first_cause_decides_whether_a_repair_helps() -> None:
     assert chosen(["gpu-lost", "unhealthy"], exchanged=False) == (Way.HAND, Way.PLUGIN)
-    assert chosen(["label-missing", "unhealthy"], exchanged=False) == (), "the label would still be missing"
+    assert chosen(["taint-missing", "unhealthy"], exchanged=False) == (), "the taint would still be missing"
+    assert chosen(["label-other", "unhealthy"], exchanged=False) == (Way.LABEL, Way.PLUGIN)
     assert chosen([], exchanged=False) == ()
     assert chosen(["mps-split"], exchanged=False) == (Way.MPS, Way.PLUGIN), "the daemon, then the plugin"
+
+
+@pytest.mark.parametrize("label", ["label-other", "label-missing"])
+def test_what_follows_from_a_wrong_label_is_not_repaired_by_itself(label: str) -> None:
+    follows = ["operand-config", "config-wedged", "nothing-offered", "count-other", "left-over", "gfd-other", "mig-layout"]
+    assert chosen([label, *follows], exchanged=False) == (Way.LABEL,)
+    assert chosen(follows, exchanged=False) == (), "config-manager's error stands above them"
+
+
+def test_labels_are_set_once_no_pod_holds_a_gpu_and_until_they_are_as_declared() -> None:
+    wrong = {"nvidia.com/device-plugin.config": "four"}
+    assert next_step(_at((Way.LABEL,), labels=wrong)) is Step.EMPTY
+    assert next_step(_at((Way.LABEL,), labels=wrong, holders=())) is Step.LABEL
+    assert next_step(_at((Way.LABEL,), holders=())) is Step.RESTART, "the verifier looks again"
+    assert next_step(_at((Way.PLUGIN,), labels=wrong, holders=())) is Step.RESTART, "that was not asked for"
 
 
 def test_a_node_that_goes_on_changing_gets_only_what_ends_nobodys_work() -> None:
@@ -248,6 +264,8 @@ class World:
         elif step is Step.RESTART:
             pods = {uid: name for uid, name in self.seen.pods.items() if uid != self.seen.starting[0]}
             self.seen = replace(self.seen, pods=pods)
+        elif step is Step.LABEL:
+            self.seen = replace(self.seen, labels={})
         elif step is Step.UPGRADE and mark:
             self.seen = replace(self.seen, mark=replace(mark, upgrade=True))
         elif step is Step.LOOK and mark:

@@ -135,6 +135,41 @@ def test_what_a_report_says_decides() -> None:
     assert "GPU 0 (GPU-1): the layout is another one" in found_text(look)
 
 
+def _mislabelled(fleet: fleets.Fleet, key: str = "nvidia.com/mig.config", value: str = "by-hand") -> Looker:
+    (planned,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
+    fleet.node("mig")["metadata"]["labels"] |= {**planned.labels, key: value}
+    fleets.put_report(fleet.node("mig"), *fleets.broken("mig", "mig-0", "label-other"))
+    return looker(fleet)
+
+
+def test_a_label_that_somebody_has_changed_is_set_as_the_deployed_expectation_says() -> None:
+    fleet = fleets.fleet()
+    (planned,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
+    declared_value = planned.labels["nvidia.com/mig.config"]
+    look = _mislabelled(fleet).look()
+    assert look.seen.labels == {"nvidia.com/mig.config": declared_value}
+    assert chosen([one.cause for one in look.findings], exchanged=False) == (Way.LABEL,)
+    plan = plan_text(look, (Way.LABEL,), MANNER, [], looker(fleet).pool("mig"), ())
+    assert f"its labels are set to the declared values: nvidia.com/mig.config={declared_value}" in plan
+
+
+def test_an_expectation_that_somebody_has_changed_sets_no_labels() -> None:
+    fleet = fleets.fleet()
+    for data in fleet.config_maps.values():
+        data.update({key: text.replace("all-", "evil-") + " " for key, text in data.items()})
+    assert _mislabelled(fleet).look().seen.labels == {}
+
+
+def test_what_follows_from_another_finding_has_no_remedy_of_its_own() -> None:
+    look = _mislabelled(fleets.fleet()).look()
+    first = look.findings[0]
+    count = Finding("count-other", "nvidia.com/gpu", "another count", "Do something else.")
+    text = found_text(replace(look, findings=(first, count)))
+    assert text.count("remedy:") == 1
+    assert f"follows from: {first.text}" in text
+    assert found_text(replace(look, findings=(count,))).count("remedy: Do something else.") == 1
+
+
 def test_a_silent_verifier_starts_anew_and_says_nothing_that_counts() -> None:
     fleet = fleets.fleet()
     fleets.aged(fleet.node("mig"), 4000)
