@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
+from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
@@ -18,7 +19,7 @@ from gpu_pools.text.markup import Html, Markdown
 from gpu_pools.text.table import resources_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpu_pools.changes.acknowledged import Ending
     from gpu_pools.changes.blast import BlastRadius, Sums
@@ -109,6 +110,7 @@ def _blocked(radius: BlastRadius) -> Iterator[Markdown]:
         yield _NOTHING
     for one in radius.endings:
         yield from _ending(one)
+    yield from _acknowledgements(radius.endings)
     for entry in radius.standing:
         means = "keeps its protection off" if entry.holds else "is used up: take it out"
         which = Markdown.code(entry.change), Markdown.code(entry.resource)
@@ -122,20 +124,31 @@ def _ending(one: Ending) -> Iterator[Markdown]:
     replaced = one.how == "is replaced"
     because = Markdown.of(" ({})", changed) if changed else Markdown(" (it follows what it lies in)" if replaced else "")
     sentence = Markdown.of("The {} {}{}", _called(one), one.how, because)
-    if one.first:
-        yield Markdown(
-            "What is deployed is protected, and the engine takes nothing protected away with something else. So first, without"
-        )
-        yield Markdown("this change, write into the stack file and deploy:")
-        yield from _entry(one.resource, one.first)
-        yield _NOTHING
     if one.acknowledged is not None:
         yield Markdown.of("{}. Acknowledged: {}", sentence, one.acknowledged)
+        yield _NOTHING
     elif one.id:
-        another = ", with another reason" if one.used else ""
-        yield Markdown.of("{}. To do it all the same, write into the stack file{}:", sentence, another)
-        yield from _entry(one.resource, one.id)
-    yield _NOTHING
+        yield Markdown.of("{}. It needs an acknowledgement{}.", sentence, " with another reason" if one.used else "")
+        yield _NOTHING
+
+
+def _acknowledgements(endings: Sequence[Ending]) -> Iterator[Markdown]:
+    """The entries of all of them in one section, since a stack file has each section once."""
+    if first := [(one.resource, one.first) for one in endings if one.first]:
+        yield Markdown(
+            "What is deployed is protected, and the engine deletes nothing protected together with other changes. So first write"
+        )
+        yield Markdown("this into the stack file as it is deployed, without this change, and deploy it:")
+        yield from _section(first)
+    if ids := [(one.resource, one.id) for one in endings if one.acknowledged is None and one.id]:
+        yield Markdown("To deploy this change all the same, write into the stack file:")
+        yield from _section(ids)
+    if first or ids:
+        yield Markdown.of(
+            "If the file has the section {} already, add the entries to it. A new entry replaces the one of the same change.",
+            Markdown.code(f"{NAMESPACE}:acknowledged"),
+        )
+        yield _NOTHING
 
 
 def _called(one: Ending) -> Markdown:
@@ -144,10 +157,10 @@ def _called(one: Ending) -> Markdown:
     )
 
 
-def _entry(resource: str, change: str) -> Iterator[Markdown]:
-    yield from _fenced(
-        "yaml", "  gpu-pools:acknowledged:", f"    - resource: {resource}", f"      change: {change}", "      reason: …"
-    )
+def _section(entries: Sequence[tuple[str, str]]) -> Iterator[Markdown]:
+    lines = ((f"    - resource: {resource}", f"      change: {change}", "      reason: …") for resource, change in entries)
+    yield from _fenced("yaml", f"  {NAMESPACE}:acknowledged:", *(line for entry in lines for line in entry))
+    yield _NOTHING
 
 
 def _fenced(language: str, *lines: str) -> Iterator[Markdown]:

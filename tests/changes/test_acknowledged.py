@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -207,6 +208,17 @@ class TestTheSameRuleForAll:
         assert f"{told.removeprefix('the ')}" in comment("shop", agreed, Seen()).replace("`", "")
         # An entry that stood there before was for an earlier change.
         assert "used up" in blast_radius(Preview(()), self._after(entry), self._after(entry, **change)).blocked[0]
+
+    def test_what_is_to_be_written_can_be_pasted_as_it_is_and_lets_all_of_it_through(self) -> None:
+        halves = {"slices": {"mig": {"layout": {"3g.40gb": 2}}}}
+        before, wanted = self._after(), {"drop": "notebooks", "sharing": halves}
+        radius = blast_radius(Preview(()), before, self._after(**wanted))
+        assert len([one for one in radius.endings if one.acknowledged is None]) >= 2
+        snippets = re.findall(r"```yaml\n(  gpu-pools:acknowledged:.*?)```", comment("shop", radius, Seen()), re.DOTALL)
+        assert len(snippets) == 1, "a stack file has each section once"
+        (pasted,) = yaml.safe_load(snippets[0]).values()
+        written = [(one["resource"], one["change"]) for one in pasted]
+        assert blast_radius(Preview(()), before, self._after(*written, **wanted)).blocked == ()
 
     def test_an_acknowledgement_of_one_layout_holds_for_no_other(self) -> None:
         halves = {"slices": {"mig": {"layout": {"3g.40gb": 2}}}}
