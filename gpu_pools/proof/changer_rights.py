@@ -8,7 +8,8 @@ and no node, and the policy sees nothing else. So a stolen changer's token may a
 namespaces below; disruption budgets hold against it.
 
 To find who holds a GPU of its node it must list pods, which RBAC grants for all nodes or none. A pod that names a DaemonSet as
-its owner is believed only where that DaemonSet exists, so it reads those, too.
+its owner is believed only where that DaemonSet exists, so it reads those, too. It lists NodeFeatureRules to name the one that
+keeps setting a label which the change needs removed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def changer_rules() -> list[dict[str, Any]]:
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]},
         {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
         {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]},
+        {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeaturerules"], "verbs": ["list"]},
     ]
 
 

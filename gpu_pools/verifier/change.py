@@ -57,6 +57,8 @@ _PART_OF_WAIT, _LONGEST_IDLE_SECONDS, _LOOK_SECONDS = 0.05, 20.0, 120.0
 _PLUGIN_SECONDS: Final = 30.0
 #: Between two looks at the clock, while a window is closed: the declaration may change meanwhile.
 _LONGEST_CLOSED_SECONDS: Final = 60.0
+#: How long NFD takes to remove a label that no rule sets any more, at most: after that, whose rule sets it is looked up.
+_NFD_SECONDS: Final = 60.0
 _FORBIDDEN, _CONFLICT = 403, 409
 _MOST_WHY: Final = 400
 
@@ -241,9 +243,11 @@ class Change:
         return MIG_CONFIG_LABEL not in self.target.labels and self.now() - self._at[1] >= _PLUGIN_SECONDS
 
     def _let_go(self) -> None:
-        if self.now() - self._at[1] > self.manner.wait_seconds:
-            message = f"NFD still sets {CONFIG_LABEL}: another NodeFeatureRule names it. Remove the label from that rule."
-            raise ChangeError(message)
+        waited = self.now() - self._at[1]
+        rules = self.node.rules_setting(CONFIG_LABEL) if waited > _NFD_SECONDS else ()
+        if rules or waited > self.manner.wait_seconds:
+            named = f"NodeFeatureRule {', '.join(rules)} names it" if rules else "a NodeFeatureRule names it, or NFD does not run"
+            raise ChangeError(f"NFD still sets {CONFIG_LABEL}: {named}. Remove the label from that rule.")
         self._idle()
 
     def _empty(self, node: dict[str, Any], seen: Seen) -> None:

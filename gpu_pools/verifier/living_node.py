@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError, shaped
 from .marks import listed_by_nfd
+from .nfd_rules import names_of_setters
 from .owners import Owners, owner_of
 from .quantities import LARGEST, read_count
 from .steps import Holder, Mark, Seen, is_paused, read_mark, uncordons
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 ANNOTATION: Final = "gpu-pools/change"
 _NVIDIA: Final = "nvidia.com/"
+_RULES: Final = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
+#: What the rules of a stack's own pools are called (gpu_pools/rendering): others keep labels of their own pools there.
+_OUR_RULES: Final = "gpu-pools-"
 _OVER: Final = ("Succeeded", "Failed")
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
@@ -89,6 +93,14 @@ class LivingNode:
         """The pods that hold its GPUs."""
         listed = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}")
         return holders_among(_items(listed), self.operators, Owners(self.api))
+
+    def rules_setting(self, key: str) -> tuple[str, ...]:
+        """The NodeFeatureRules of others than gpu-pools that set a label; none where they may not be read."""
+        try:
+            listed = _items(self.api.get(_RULES))
+        except ApiError:
+            return ()
+        return tuple(sorted(name for name in names_of_setters(listed, key) if not name.startswith(_OUR_RULES)))
 
     def set_labels(self, node: dict[str, Any], labels: Mapping[str, str]) -> None:
         """Set labels."""

@@ -49,6 +49,7 @@ from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.living_node import LivingNode
+from gpu_pools.verifier.nfd_rules import names_of_setters
 from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.reading import Unreadable
 from gpu_pools.verifier.steps import read_mark
@@ -535,6 +536,9 @@ READERS: Final[Mapping[str, Reader]] = {
     ),
     "gpu_pools/usage/questions.py": Reader(
         _used, {"status": "success", "data": {"resultType": "vector", "result": [SAMPLE]}}, (CannotAskError,)
+    ),
+    "gpu_pools/verifier/nfd_rules.py": Reader(
+        lambda found: names_of_setters([found], "a"), {"metadata": {"name": "r"}, "spec": {"rules": [{"labels": {"a": "b"}}]}}
     ),
     "pipelines/github.py": Reader(_github, GITHUB),
     "pipelines/gitlab.py": Reader(_gitlab, LISTED),
