@@ -2026,6 +2026,22 @@ _OPERATOR_CASES = (
         "what the section makes of it",
         "Take it out",
     ),
+    Case(
+        "observability-and-a-list-of-fields-of-one-s-own",
+        aks(observability={}, operator={"values": {"dcgmExporter": {"config": {"name": "mine"}}}}),
+        "gpu-pools:operator.values.dcgmExporter.config",
+        "the rules need the fields of the stack's own list",
+        "what the section makes of it",
+        "Take it out",
+    ),
+    Case(
+        "observability-and-an-option-of-the-exporter",
+        aks(observability={}, operator={"values": {"dcgmExporter": {"args": ["--web-config-file=x", "-collectors", "/f.csv"]}}}),
+        "gpu-pools:operator.values.dcgmExporter.args[1]",
+        "it is decided by nothing: the rules need these fields",
+        "what the section makes of it",
+        "Take it out",
+    ),
     Case("verification-not-a-mapping", aks(verification=True), "gpu-pools:verification", "true is not a mapping"),
     Case(
         "verification-enabled-a-text",
