@@ -885,8 +885,8 @@ _POOL_CASES = (
         aks({"vmSize": "Standard_ND40rs_v2", "gpuModel": "v100-32g", "gpusPerNode": 8}),
         f"{_POOL}.gpuModel",
         '"v100-32g" is not a known GPU model',
-        "v100-32gb",
-        "Did you mean v100-32gb?",
+        "`python -m gpu_pools models` lists",
+        "Did you mean v100-32gb or v100-16gb?",
     ),
     Case(
         "pool-size-declared-with-too-many",
@@ -1139,7 +1139,7 @@ _POOL_CASES = (
         magnum(flavors={"g2.5xlarge": {"gpusPerNode": 1}}),
         "gpu-pools:flavors.g2.5xlarge.gpuModel",
         "is missing",
-        "a100-40gb",
+        "`python -m gpu_pools models` lists",
     ),
     Case(
         "flavor-unknown-key",
@@ -1160,8 +1160,32 @@ _POOL_CASES = (
         existing({"gpuModel": "a100-80g"}),
         f"{_POOL}.gpuModel",
         '"a100-80g" is not a known GPU model',
-        "a100-40gb, a100-80gb",
-        "Did you mean a100-80gb?",
+        "`python -m gpu_pools models` lists",
+        "Did you mean a100-80gb or a100-40gb?",
+    ),
+    Case(
+        "model-by-its-series-alone",
+        existing({"gpuModel": "h100"}),
+        f"{_POOL}.gpuModel",
+        '"h100" is not a known GPU model',
+        "`python -m gpu_pools models` lists",
+        "Did you mean h100-80gb or h100-94gb or h100-96gb?",
+    ),
+    Case(
+        "model-of-another-line",
+        existing({"gpuModel": "NVIDIA GeForce RTX 4090"}),
+        f"{_POOL}.gpuModel",
+        '"NVIDIA GeForce RTX 4090" is not a known GPU model',
+        "`python -m gpu_pools models` lists",
+        "Declare it under gpu-pools:gpuModels",
+    ),
+    Case(
+        "model-that-is-a-vgpu",
+        existing({"gpuModel": "NVIDIA A40-8Q"}),
+        f"{_POOL}.gpuModel",
+        '"NVIDIA A40-8Q" is not a known GPU model',
+        "`python -m gpu_pools models` lists",
+        "Declare the vGPU under gpu-pools:gpuModels",
     ),
     Case(
         "model-unknown-and-number-missing",
@@ -1170,7 +1194,7 @@ _POOL_CASES = (
         '"a100-80g" is not a known GPU model',
         problems=2,
     ),
-    Case("model-missing", existing({"gpuModel": GONE}), f"{_POOL}.gpuModel", "is missing", "a100-80gb", "Name the GPU model"),
+    Case("model-missing", existing({"gpuModel": GONE}), f"{_POOL}.gpuModel", "is missing", "models` lists", "Name the GPU model"),
     Case(
         "gpus-per-node-0", existing({"gpusPerNode": 0}), f"{_POOL}.gpusPerNode", "0 is out of bounds", "at least 1 and at most 16"
     ),
