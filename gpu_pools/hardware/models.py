@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.text.provenance import without_provenance
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _raw() -> dict[str, dict[str, Any]]:
     raw: dict[str, dict[str, Any]] = load_yaml(
         (resources.files("gpu_pools.hardware") / "gpu_models.yaml").read_text(encoding="utf-8")
     )
-    return raw
+    return without_provenance(raw)
 
 
 @lru_cache(maxsize=1)

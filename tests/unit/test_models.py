@@ -26,11 +26,12 @@ from gpu_pools.hardware.models import (
 )
 from gpu_pools.stack.charts import NFD_WITHIN, VERSIONS
 from gpu_pools.stack.kubernetes_names import mig_resource
+from gpu_pools.text.provenance import without_provenance
 from gpu_pools.text.yaml_text import load_yaml
 
 DATA = resources.files("gpu_pools.hardware")
 CHARTS = resources.files("gpu_pools.stack") / "charts"
-MODELS: dict[str, dict[str, Any]] = load_yaml((DATA / "gpu_models.yaml").read_text(encoding="utf-8"))
+MODELS: dict[str, dict[str, Any]] = without_provenance(load_yaml((DATA / "gpu_models.yaml").read_text(encoding="utf-8")))
 SIZES: dict[str, dict[str, Any]] = load_yaml((DATA / "azure_sizes.yaml").read_text(encoding="utf-8"))["sizes"]
 PROFILES = [(model(key), profile) for key in model_keys() for profile in (model(key).profiles or {}).values()]
 
