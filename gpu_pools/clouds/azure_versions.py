@@ -1,7 +1,8 @@
 """Versions of Kubernetes that AKS offers in a region, held against the one that a stack asks for.
 
 Sources: azure-aks-docs (supported-kubernetes-versions, long-term-support; upgrade-os-version at 024a50aa, whose upper bounds are
-left out, since its editions differ in them; auto-upgrade-cluster); the words of the service are in sandbox/clouds/azure_versions.py.
+left out, since its editions differ in them; auto-upgrade-cluster); the words of the service are in
+sandbox/clouds/azure_versions.py.
 """
 
 from __future__ import annotations
@@ -92,10 +93,12 @@ def _beside_a_channel(cluster: AksSettings, made: MadeCluster | None, wanted: st
     refused, Azure/terraform-azurerm-aks#301 saw the control plane go alone.
     """
     channel = cluster.options.upgrades.channel if cluster.options.upgrades else None
-    if made and made.version and channel not in {None, "none"} and numbers(wanted) > numbers(made.version)[: len(numbers(wanted))]:
+    if made is None or not made.version or channel in {None, "none"}:
+        return
+    if numbers(wanted) > numbers(made.version)[: len(numbers(wanted))]:
         yield (
-            f"kubernetesVersion goes from {made.version} to {wanted} with the upgrade channel {channel}: Azure documents that the "
-            "control plane cannot go before the pools then, and may refuse the request with "
+            f"kubernetesVersion goes from {made.version} to {wanted} with the upgrade channel {channel}: Azure documents that "
+            "the control plane cannot go before the pools then, and may refuse the request with "
             "NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged (C27). If it does, write `upgrades: {channel: none}`, run "
             "`pulumi up`, raise the version, run it again, and write the channel again"
         )

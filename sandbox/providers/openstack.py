@@ -357,8 +357,7 @@ class OpenStackStandIn(StandIn):
         }
 
 
-
-def group_values(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def group_values(inputs: Mapping[str, Value]) -> dict[str, Value]:
     """Return what the plugin sends of a new node group: no upper limit of 0 (terraform-provider-openstack, nodegroup, Create)."""
     sent = {key: value for key, value in inputs.items() if key != "clusterId"}
     return {key: value for key, value in sent.items() if (key, value) != ("maxNodeCount", 0)}
