@@ -27,14 +27,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
 import pulumi
 from pulumi_azure_native import authorization
 
-#: The list of VM sizes of a region takes Azure several seconds.
+from gpu_pools.verifier.deadline import Deadline
+
+#: For all of a request, to the last byte of the answer. The list of VM sizes of a region takes Azure several seconds.
 _SECONDS = 30.0
 _PAGES = 20
 _LARGEST_ANSWER = 64 * 1024 * 1024
@@ -94,10 +96,6 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
         return
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(_NoRedirection, urllib.request.HTTPSHandler(context=ssl.create_default_context()))
-
-
 @dataclass(frozen=True)
 class Session:
     """A login.
@@ -106,13 +104,11 @@ class Session:
         address: of the Resource Manager, without a path.
         subscription: what is asked about.
         token: what its requests carry.
-        opener: sends them, of any number of threads.
     """
 
     address: str
     subscription: str
     token: str = field(repr=False)
-    opener: urllib.request.OpenerDirector = field(default_factory=_opener, repr=False)
 
     def get(self, path: str, version: str, **query: str) -> dict[str, Any]:
         """What Azure answers: a JSON object.
@@ -173,7 +169,7 @@ class Session:
         url = f"{self.address}/subscriptions/{self.subscription}{path}?api-version={version}"
         headers = {**self._login(), "Content-Type": "application/json", **({"If-Match": etag} if etag else {})}
         request = _request(url, headers, method="PUT", data=json.dumps(body).encode())
-        _, answered = _answered(self.opener, request)
+        _, answered = _answered(request)
         following = answered.get("Azure-AsyncOperation")
         return following if following and _place(following) == _place(self.address) else None
 
@@ -189,7 +185,7 @@ class Session:
         return {"Authorization": f"Bearer {self.token}"}
 
     def _ask(self, url: str) -> dict[str, Any]:
-        return _asked(self.opener, url, self._login())
+        return _asked(url, self._login())
 
 
 def log_in(parent: pulumi.Resource) -> Session:
@@ -227,7 +223,7 @@ def resource_manager(*, default_provider: bool) -> str:
 
     if host := said("metadataHost", "ARM_METADATA_HOSTNAME"):
         address = host if "://" in host else f"https://{host}"
-        found = str(_asked(_opener(), f"{address.rstrip('/')}{_METADATA}", {}).get("resourceManager") or "")
+        found = str(_asked(f"{address.rstrip('/')}{_METADATA}", {}).get("resourceManager") or "")
         return _checked(found.rstrip("/"))
     name = said("environment", "ARM_ENVIRONMENT", "AZURE_ENVIRONMENT")
     if name.lower() not in _CLOUDS:
@@ -247,8 +243,8 @@ def _place(url: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.lower().removesuffix(":443")
 
 
-def _asked(opener: urllib.request.OpenerDirector, url: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    answer, _ = _answered(opener, _request(url, headers))
+def _asked(url: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    answer, _ = _answered(_request(url, headers))
     return answer
 
 
@@ -257,25 +253,32 @@ def _request(url: str, headers: Mapping[str, str], **more: Any) -> urllib.reques
     return urllib.request.Request(_checked(url), headers={**own, **headers}, **more)  # noqa: S310 - https, as was just looked at
 
 
-def _answered(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> tuple[dict[str, Any], Message]:
+def _answered(request: urllib.request.Request) -> tuple[dict[str, Any], Message]:
     """A JSON object with the headers of the answer; who is throttled for a moment asks a second time."""
     wait: float | None = None
     while True:
         try:
-            return _read(opener.open(request, timeout=_SECONDS))
-        except urllib.error.HTTPError as error:
-            with error:
-                wait = _wait(error) if wait is None else None
-                if wait is None:
-                    raise _refused(error) from None
+            with Deadline(_SECONDS) as deadline:
+                try:
+                    return _read(_opener(deadline).open(request, timeout=deadline.left()), deadline)
+                except urllib.error.HTTPError as error:
+                    with error:
+                        wait = _wait(error) if wait is None else None
+                        if wait is None:
+                            raise _refused(error) from None
             time.sleep(wait)
         except (HTTPException, OSError, ValueError, zlib.error) as error:
             raise UnreadError(f"Azure: {getattr(error, 'reason', None) or error}") from None
 
 
-def _read(response: Any) -> tuple[dict[str, Any], Message]:  # noqa: ANN401 - what urllib gives back depends on the address
+def _opener(deadline: Deadline) -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_NoRedirection, *deadline.handlers(ssl.create_default_context()))
+
+
+def _read(response: HTTPResponse, deadline: Deadline) -> tuple[dict[str, Any], Message]:
     with response:
         content = response.read(_LARGEST_ANSWER)
+    deadline.check()
     if response.headers.get("Content-Encoding") == "gzip":
         content = zlib.decompressobj(_GZIP).decompress(content, _LARGEST_ANSWER)
     answer = json.loads(content)

@@ -19,6 +19,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from gpu_pools.verifier.deadline import Deadline
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -31,6 +33,7 @@ PAGE: Final = 100
 #: How what a preview leaves begins to be called, before its stack; as the workflows name it.
 PREVIEW: Final = "preview-"
 _MOST_PAGES: Final = 30
+#: For all of a request, from the connection to the last byte of the answer.
 _SECONDS: Final = 60
 COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
@@ -201,8 +204,9 @@ class Client:
     @staticmethod
     def _bounded(request: urllib.request.Request, most: int) -> bytes:
         try:
-            with urllib.request.build_opener(_Stay).open(request, timeout=_SECONDS) as answer:
+            with Deadline(_SECONDS) as deadline, _opened(request, deadline) as answer:
                 found: bytes = answer.read(most + 1)
+                deadline.check()
         except urllib.error.HTTPError:
             raise
         except (OSError, http.client.HTTPException) as error:
@@ -212,6 +216,12 @@ class Client:
             message = f"an answer of more than {most} bytes"
             raise ForgeError(message)
         return found
+
+
+def _opened(request: urllib.request.Request, deadline: Deadline) -> http.client.HTTPResponse:
+    opener = urllib.request.build_opener(_Stay, *deadline.handlers())
+    answer: http.client.HTTPResponse = opener.open(request, timeout=deadline.left())
+    return answer
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from gpu_pools.bench.statistics import loss
+from gpu_pools.text.provenance import without_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ def published() -> tuple[Table, ...]:
     """What others have measured, in the same columns; their sources are in published.yaml."""
     header = ("WORK", "CLIENTS", "ALONE", "EXPECTED (ALONE x CLIENTS)", "ACTUAL", "LOSS")
     made = []
-    for entry in yaml.safe_load(_PUBLISHED.read_text(encoding="utf-8")).values():
+    for entry in without_provenance(yaml.safe_load(_PUBLISHED.read_text(encoding="utf-8"))).values():
         rows = [
             (
                 row["amount"],

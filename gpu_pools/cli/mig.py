@@ -11,12 +11,13 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.hardware.models import find_model, model_keys, nearest_model
+from gpu_pools.hardware.models import find_model
 from gpu_pools.mig.advice import layout_text, nearest, nearest_profile, units_of, why_not
 from gpu_pools.mig.change import change
 from gpu_pools.mig.geometry import place
 from gpu_pools.mig.layouts import document, doubts, views
 from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
+from gpu_pools.stack.node_hardware import allowed_models, meant_models
 from gpu_pools.stack.settings import parse_gpu_models
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError, Problems
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gpu_pools.mig.layouts import LayoutView
 
 _INVALID: Final = 2
+_OWN_MODELS: Final = "`--stack STACKFILE` reads those of a stack file."
 _SLICE: Final = r"([^:,]+):([1-9][0-9]{0,8})"
 _NEEDS: Final = {
     "nothing": "it needs neither a reset nor a reboot",
@@ -141,13 +143,8 @@ def _model(name: str, stack: str | None, problems: Problems) -> tuple[GpuModel, 
         return None
     found = find_model(name, [one for one in own.values() if one])
     if found is None:
-        near = nearest_model(name, own)
-        problems.add(
-            "MODEL",
-            f'there is no GPU model "{name}"',
-            allowed=f"one of {', '.join([*own, *model_keys()])}; or a product name",
-            remedy=f"Did you mean {near}?" if near else "Choose one of those.",
-        )
+        remedy = f"{meant_models(name, own)} {_OWN_MODELS}"
+        problems.add("MODEL", f'there is no GPU model "{name}"', allowed=allowed_models(own), remedy=remedy)
     return found
 
 

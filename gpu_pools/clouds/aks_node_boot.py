@@ -6,7 +6,7 @@ Each rule names its sources. AgentBaker is Azure/AgentBaker at 06836ee2, the doc
 - No driver of AKS's on confidential GPUs (C18): azure-aks-docs 6b5b35bb, use-confidential-gpus. One source only.
 - Tags that the boot reads (C19): AgentBaker, cse_helpers.sh (get_imds_vm_tag_value: part of a name, in any case) and cse_main.sh.
   Second source for EnableManagedGPUExperience: docs, aks-managed-gpu-nodes; for SkipGpuDriverInstall AgentBaker alone.
-- AzureLinux on A10 (C20): Azure/AKS#4602, whose answer is InvalidOSSKU. One source only.
+- AzureLinux on A10 (C20): Azure/AKS#4602, whose answer is InvalidOSSKU; microsoft/tyger#209 has the same text.
 - Ubuntu 24.04 (C21): docs, upgrade-os-version, and Azure/AKS#5538; azure-rest-api-specs has `Ubuntu2404` from 2025-10-01 on
   (its #38610), and azure-native 3.29 sends 2025-09-01. One driver image for all nodes: NVIDIA/gpu-operator at a22dbf67,
   controllers/object_controls.go (gpuNodeOSTag). One source only for the latter.

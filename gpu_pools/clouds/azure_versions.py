@@ -1,7 +1,8 @@
 """Versions of Kubernetes that AKS offers in a region, held against the one that a stack asks for.
 
 Sources: azure-aks-docs (supported-kubernetes-versions, long-term-support; upgrade-os-version at 024a50aa, whose upper bounds are
-left out, since its editions differ in them); the words of the service are in sandbox/clouds/azure_versions.py.
+left out, since its editions differ in them; auto-upgrade-cluster); the words of the service are in
+sandbox/clouds/azure_versions.py.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def judge_versions(
         return
     if made and (made.version == wanted or made.version.startswith(f"{wanted}.")):
         return
+    yield from _beside_a_channel(cluster, made, wanted)
     found = next((one for one in offered if wanted == one.minor or wanted in one.patches), None)
     if found is None:
         _add_unknown(f"{CLUSTER}.kubernetesVersion", wanted, offered, problems)
@@ -82,6 +84,24 @@ def default_version(offered: Sequence[Version] | Unread) -> str | None:
 def numbers(version: str) -> tuple[int, ...]:
     """A version to compare."""
     return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def _beside_a_channel(cluster: AksSettings, made: MadeCluster | None, wanted: str) -> Iterator[str]:
+    """Warn where the control plane goes first, as this stack's order is, and Azure upgrades by itself.
+
+    A warning, since reports differ: azure-aks-docs (auto-upgrade-cluster) and hashicorp/terraform-provider-azurerm#17839 have it
+    refused, Azure/terraform-azurerm-aks#301 saw the control plane go alone.
+    """
+    channel = cluster.options.upgrades.channel if cluster.options.upgrades else None
+    if made is None or not made.version or channel in {None, "none"}:
+        return
+    if numbers(wanted) > numbers(made.version)[: len(numbers(wanted))]:
+        yield (
+            f"kubernetesVersion goes from {made.version} to {wanted} with the upgrade channel {channel}: Azure documents that "
+            "the control plane cannot go before the pools then, and may refuse the request with "
+            "NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged (C27). If it does, write `upgrades: {channel: none}`, run "
+            "`pulumi up`, raise the version, run it again, and write the channel again"
+        )
 
 
 def _long_term(cluster: AksSettings) -> bool:

@@ -55,6 +55,7 @@ def magnum_driver_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
         yield from _own_worker_limits(cluster)
     if pool.autoscaled and cluster.existing is None:
         yield from _scaled_by_nobody(cluster)
+    yield from _kept_empty(pool, cluster)
     if cluster.driver != "capi-helm":
         return
     if pool is settings.pools[0] and cluster.options.availability_zone:
@@ -110,6 +111,20 @@ def _own_worker_limits(cluster: MagnumSettings) -> Iterator[str]:
         f"with auto_scaling_enabled a new cluster has {fewest} default workers, as its label {WORKER_LIMITS[0]} says, and not "
         f"`workers: {cluster.workers}` (W86): write the same number in both"
     )
+
+
+def _kept_empty(pool: Pool, cluster: MagnumSettings) -> Iterator[str]:
+    """A fixed number of 0 that the autoscaler may raise to 1.
+
+    The plugin sends no upper limit of 0 (terraform-provider-openstack, nodegroup resource, Create), and without one the driver
+    takes one more than the lower one (magnum-cluster-api at 3890a36, utils.py, get_node_group_max_node_count).
+    """
+    fixed_at_zero = not pool.autoscaled and pool.min_nodes == 0
+    if fixed_at_zero and cluster.driver == "magnum-cluster-api" and limits_decide(cluster.driver, autoscales=cluster.autoscales):
+        yield (
+            "`count: 0` is not kept: the plugin sends no upper limit of 0, the driver then takes 1, and the cluster's autoscaler "
+            "may make a node (W95): take the pool out of the stack until it is to have nodes"
+        )
 
 
 def _scaled_by_nobody(cluster: MagnumSettings) -> Iterator[str]:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.text.provenance import without_provenance
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
@@ -36,6 +37,19 @@ _FAMILIES: Final = {
     (12, 0): "blackwell",
     (13, 0): "",
 }
+#: How many models are offered for a name that is none.
+MOST_MODELS: Final = 3
+#: How alike a name and the key of a declared model are that may be meant by it.
+_SIMILAR: Final = 0.5
+#: The product line at the beginning of a key, or of a product name without its vendor.
+_SERIES: Final = re.compile(r"rtx-pro-\d+|pg\d+|jetson-thor|thor|[abghlptv]+\d+[a-z]?(?![a-z0-9])")
+#: A vGPU's name ends in its profile: framebuffer in GB and series (A, B, C, Q), before that perhaps slices of MIG
+#: (NVIDIA/open-gpu-kernel-modules, g_nv_name_released.h).
+_VGPU: Final = re.compile(r"(^|-)grid-|-(\d+-)?\d+[abcq](me|4)?$")
+#: Some have no letter; `h100-80`, which people write, has no vendor.
+_VGPU_APPS: Final = re.compile(r"^nvidia-.*-\d{1,2}$")
+#: Of the same line by name, and other GPUs.
+_MOBILE: Final = re.compile(r"laptop|embedded|mobile|max-q-design")
 
 
 @dataclass(frozen=True)
@@ -149,6 +163,9 @@ def family(capability: tuple[int, int] | None) -> str:
 def find_model(name: str, own: Iterable[GpuModel] = ()) -> tuple[GpuModel, str | None] | None:
     """(model, product) for a key (product None) or a product name as NVML or a node label writes it; None if unknown.
 
+    A bare series name, such as ``h100``, finds nothing if it is the product name of another than the first model of its series:
+    what people mean by it is most often not what NVML means by ``NVIDIA H100``.
+
     Args:
         name: of the model.
         own: models besides those of the tables.
@@ -161,21 +178,55 @@ def find_model(name: str, own: Iterable[GpuModel] = ()) -> tuple[GpuModel, str |
                 return known, product
     if name in _models():
         return _models()[name], None
-    return _products().get(_normal(name))
+    found = _products().get(_normal(name))
+    series = [key for key in _models() if series_of(key) == name.lower()]
+    return None if found and series and found[0].key != series[0] else found
 
 
-def nearest_model(name: str, own: Iterable[str] = ()) -> str | None:
-    """The known key or product name that looks most like `name`.
+def series_of(name: str) -> str:
+    """Return the product line of a model's key or a product name, e.g. ``h100`` or ``rtx-pro-6000``; empty if it has none."""
+    plain = _normal(name).removeprefix("tesla-")
+    match = _SERIES.match(plain)
+    return match[0] if match and not is_vgpu(name) and not _MOBILE.search(plain) else ""
+
+
+def is_vgpu(name: str) -> bool:
+    """Return whether a product name is that of a vGPU, whose memory is a part of the GPU's."""
+    plain = "-".join(name.split()).lower()
+    return bool(_VGPU.search(plain) or _VGPU_APPS.search(plain))
+
+
+def nearest_models(name: str, own: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the keys of models that may be meant, best first, at most `MOST_MODELS`.
+
+    Only models of the same product line are offered: another GPU's memory and MIG profiles would be planned for otherwise. A line
+    counts as mistyped where a character is missing, doubled or in the wrong place, since another digit is another product.
 
     Args:
         name: of a model that there is not.
         own: keys besides those of the tables.
     """
-    candidates = [*own, *model_keys(), *(product for known in _models().values() for product in known.products)]
-    near = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.4)
-    if not near:
-        return None
-    return next(candidate for candidate in candidates if candidate.lower() == near[0])
+    declared = difflib.get_close_matches(name.lower(), list(own), n=MOST_MODELS, cutoff=_SIMILAR)
+    wanted = series_of(name)
+    lines = {key: {series_of(other) for other in (key, *known.products)} - {""} for key, known in _models().items()}
+    meant = [key for key, mine in lines.items() if wanted in mine]
+    meant = meant or [key for key, mine in lines.items() if any(_is_slip(wanted, line) for line in mine)]
+    if _normal(name) != wanted:
+        meant.sort(key=lambda key: -difflib.SequenceMatcher(None, _normal(name), key).ratio())
+    return tuple(dict.fromkeys([*declared, *meant]))[:MOST_MODELS]
+
+
+def _is_slip(typed: str, line: str) -> bool:
+    """Return whether one name is the other with a character left out or added, or two of them exchanged."""
+    letters = re.compile(r"[a-z]+(?=\d)")
+    if not letters.match(typed) or letters.findall(typed)[0] != next(iter(letters.findall(line)), ""):
+        return False
+    short, long = sorted((typed, line), key=len)
+    if len(long) - len(short) == 1:
+        return any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
+    return len(long) == len(short) and any(
+        typed[:place] + typed[place + 1] + typed[place] + typed[place + 2 :] == line for place in range(len(typed) - 1)
+    )
 
 
 def device_models() -> Mapping[int, GpuModel]:
@@ -194,7 +245,7 @@ def _raw() -> dict[str, dict[str, Any]]:
     raw: dict[str, dict[str, Any]] = load_yaml(
         (resources.files("gpu_pools.hardware") / "gpu_models.yaml").read_text(encoding="utf-8")
     )
-    return raw
+    return without_provenance(raw)
 
 
 @lru_cache(maxsize=1)

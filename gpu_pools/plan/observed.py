@@ -34,6 +34,22 @@ _VARIABLES: Final[Mapping[str, str]] = {
     "DCGM_EXPORTER_DEVICES_STR": "nothing: with other devices a GPU and its MIG instances would both count",
     "DCGM_EXPORTER_USE_OLD_NAMESPACE": "nothing: the rules need the labels' newer names",
 }
+#: The exporter's options for the same, which win over its variables (the same file).
+_OPTIONS: Final[Mapping[str, str]] = {
+    "-c": INTERVAL,
+    "--collect-interval": INTERVAL,
+    "--kubernetes-virtual-gpus": VIRTUAL_GPUS,
+    "-f": "DCGM_EXPORTER_COLLECTORS",
+    "--collectors": "DCGM_EXPORTER_COLLECTORS",
+    "-m": "DCGM_EXPORTER_CONFIGMAP_DATA",
+    "--configmap-data": "DCGM_EXPORTER_CONFIGMAP_DATA",
+    "-k": "DCGM_EXPORTER_KUBERNETES",
+    "--kubernetes": "DCGM_EXPORTER_KUBERNETES",
+    "-d": "DCGM_EXPORTER_DEVICES_STR",
+    "--devices": "DCGM_EXPORTER_DEVICES_STR",
+    "-o": "DCGM_EXPORTER_USE_OLD_NAMESPACE",
+    "--use-old-namespace": "DCGM_EXPORTER_USE_OLD_NAMESPACE",
+}
 #: (value of the chart, what must not stand there, why).
 _KEYS: Final[tuple[tuple[str, object, str], ...]] = (
     ("enabled", False, "there would be no exporter to read"),
@@ -99,6 +115,8 @@ def _contradictions(exporter: Mapping[str, Any]) -> Iterator[tuple[str, object, 
     for key, wrong, why in _KEYS:
         if key in exporter and exporter[key] is wrong:
             yield f".{key}", wrong, why
+    if exporter.get("config"):
+        yield ".config", exporter["config"], "the rules need the fields of the stack's own list"
     monitor = exporter.get("serviceMonitor")
     if isinstance(monitor, dict) and monitor.get("enabled") is True:
         yield ".serviceMonitor.enabled", True, "beside the stack's own ServiceMonitor everything would be scraped twice"
@@ -106,3 +124,15 @@ def _contradictions(exporter: Mapping[str, Any]) -> Iterator[tuple[str, object, 
     for index, entry in enumerate(env if isinstance(env, list) else []):
         if isinstance(entry, dict) and entry.get("name") in _VARIABLES:
             yield f".env[{index}]", entry["name"], f"it is decided by {_VARIABLES[entry['name']]}"
+    args = exporter.get("args")
+    for index, argument in enumerate(args if isinstance(args, list) else []):
+        variable = _OPTIONS.get(_to_option(argument))
+        if variable:
+            yield f".args[{index}]", argument, f"it is decided by {_VARIABLES[variable]}"
+
+
+def _to_option(argument: object) -> str:
+    """Return the name of an option as `_OPTIONS` has it: urfave/cli takes one dash or two."""
+    name = str(argument).partition("=")[0]
+    dashes = "-" if len(name.lstrip("-")) == 1 else "--"
+    return dashes + name.lstrip("-") if name.startswith("-") else ""

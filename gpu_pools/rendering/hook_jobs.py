@@ -24,7 +24,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _NOBODY: Final = 65534
 #: What the programs share, in the order in which one needs the other; the lines that import it are left out.
 _SHARED: Final = ("pod_api.py", "node_traces.py")
-_IMPORT: Final = re.compile(r"^from gpu_pools\.rendering\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+_IMPORT: Final = re.compile(r"^from gpu_pools\.(?:rendering|verifier)\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 _DAY_SECONDS: Final = 86400
 
 
@@ -45,10 +45,18 @@ class Hook:
     stopped: int = 0
 
 
-def program_text(file: str) -> str:
-    """A program of this package together with what it shares with others, as one text."""
+def program_text(file: str, *, reads_amounts: bool = False) -> str:
+    """A program of this package together with what it shares with others, as one text.
+
+    Args:
+        file: of the program.
+        reads_amounts: whether it needs the reader of Kubernetes' amounts. That comes first, since its text begins with an
+            import from ``__future__``.
+    """
     folder = resources.files("gpu_pools.rendering")
-    return "".join(_IMPORT.sub("", (folder / name).read_text(encoding="utf-8")) for name in (*_SHARED, file))
+    files = [resources.files("gpu_pools.verifier") / "quantities.py"] if reads_amounts else []
+    files += [folder / name for name in (*_SHARED, file)]
+    return "".join(_IMPORT.sub("", one.read_text(encoding="utf-8")) for one in files)
 
 
 def account_objects(

@@ -31,6 +31,7 @@ from gpu_pools.rendering.node_traces import (
     take_condition,
 )
 from gpu_pools.rendering.pod_api import request
+from gpu_pools.verifier.quantities import read_count
 
 OFF = "all-disabled"
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
@@ -232,11 +233,12 @@ def listed(path: str, chosen: str = "") -> Iterator[dict[str, Any]]:
 
 
 def holds(pod: dict[str, Any]) -> bool:
-    """Whether a pod is to have GPUs, and is not over."""
+    """Whether a pod is to have GPUs, and is not over; an amount that cannot be read counts as GPUs, and 0 as none."""
     every = [*(pod["spec"].get("initContainers") or []), *(pod["spec"].get("containers") or [])]
     wanted = [of for one in every for of in (one.get("resources") or {}).values() if isinstance(of, dict)]
     over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return not over and any(name.startswith("nvidia.com/") for names in wanted for name in names)
+    gpus = [amount for names in wanted for name, amount in names.items() if name.startswith("nvidia.com/")]
+    return not over and any(read_count(amount) != 0 for amount in gpus)
 
 
 def holders(names: set[str], operators: str) -> list[dict[str, Any]]:

@@ -70,5 +70,5 @@ def _job(settings: Settings, name: str, moment: str, stage: str) -> dict[str, An
         pool.name: dict(pool.placement.node_selector) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)
     }
     arguments = [stage, RELEASE_NAMESPACE, json.dumps(pools, sort_keys=True), name]
-    command = ["python3", "-I", "-S", "-c", program_text("leave_program.py"), *arguments]
+    command = ["python3", "-I", "-S", "-c", program_text("leave_program.py", reads_amounts=True), *arguments]
     return hook_job(Hook(name, moment, _SECONDS, STOPPED), settings, command, NAME)

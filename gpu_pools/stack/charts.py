@@ -39,11 +39,19 @@ VERSIONS: Final[Mapping[ChartName, tuple[str, ...]]] = {
     "node-feature-discovery": ("0.19.0",),
     "kube-prometheus-stack": ("88.5.3",),
 }
+#: Version of the operator's chart -> the version of node-feature-discovery's chart in it (charts/ of NVIDIA/gpu-operator at each
+#: tag, and the dependencies in Chart.yaml).
+NFD_WITHIN: Final[Mapping[str, str]] = {"v26.7.0": "0.19.0", "v26.3.3": "0.18.3", "v25.10.1": "0.18.2", "v25.3.4": "0.17.3"}
 _REPOSITORIES: Final[Mapping[ChartName, str]] = {
     "gpu-operator": "https://helm.ngc.nvidia.com/nvidia",
     "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
     "kube-prometheus-stack": "https://prometheus-community.github.io/helm-charts",
 }
+_IGNORED: Final = "Remove it; Helm would silently ignore it."
+_NOT_IN_THE_FILE: Final = (
+    "Remove it; Helm would silently ignore it. "
+    "If the chart's templates read it all the same, add the key to the file of `valuesFile`."
+)
 _VERSION: Final = r"v?\d+(\.\d+){1,2}([-+][0-9A-Za-z.+-]+)?"
 #: Mappings that Kubernetes defines, not the chart: any key may appear in them.
 _OPEN_MAPPINGS: Final = frozenset(
@@ -331,7 +339,7 @@ def check_values(
             f"{path}.{inside}{key}",
             f"the chart {name} {version} has no value `{inside}{key}`",
             allowed=", ".join(siblings),
-            remedy=f"Did you mean `{near[0]}`?" if near else "Remove it; Helm would silently ignore it.",
+            remedy=f"Did you mean `{near[0]}`?" if near else _IGNORED if keys is None else _NOT_IN_THE_FILE,
         )
     for where, value, inner in flattened_values(values, name, version, keys):
         problems.add(
@@ -469,6 +477,14 @@ def _merge_environment(mine: list[Any], overrides: list[Any]) -> list[Any]:
 
 @lru_cache(maxsize=8)
 def _known_keys(name: ChartName, version: str) -> Mapping[str, Any]:
+    """Return the keys of a chart and of the charts in it."""
+    keys = _read_keys(name, version)
+    if name == "gpu-operator":
+        return {**keys, "node-feature-discovery": _read_keys("node-feature-discovery", NFD_WITHIN[version])}
+    return keys
+
+
+def _read_keys(name: ChartName, version: str) -> dict[str, Any]:
     text = (resources.files("gpu_pools.stack") / "charts" / f"{name}-{version}.yaml").read_text(encoding="utf-8")
     keys: dict[str, Any] = load_yaml(text)
     return keys

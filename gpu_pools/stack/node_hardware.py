@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.hardware.models import find_model, model, model_keys, nearest_model
+from gpu_pools.hardware.models import find_model, is_vgpu, model, nearest_models
 from gpu_pools.stack.fields import read, row, text, whole_number
 from gpu_pools.stack.section import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from gpu_pools.hardware.models import GpuModel
     from gpu_pools.text.errors import Problems
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     #: Models that the stack declares itself; None: what is written of it is wrong, and told.
     Own = Mapping[str, GpuModel | None]
 
+#: Where the models of the tables are listed.
+ALL_MODELS: Final = "a key or product name that `python -m gpu_pools models` lists"
+_OWN: Final = "gpu-pools:gpuModels"
+_MOST_NAMED: Final = 8
 #: How Azure names sizes.
 _ANY_SIZE: Final = r"(?i:standard)_[A-Za-z]\w{1,78}"
 
@@ -63,7 +67,7 @@ class DeclaredHardware:
 
     gpu_model: str | None = row(
         "A GPU model, e.g. a100-80gb.",
-        text(allowed=", ".join(model_keys()), remedy="Name the GPU model, e.g. a100-80gb."),
+        text(allowed=ALL_MODELS, remedy="Name the GPU model, e.g. a100-80gb."),
         needed=True,
         doc="A GPU model (`python -m gpu_pools models` lists them), a product name as NVML answers it, or [one of your "
         "own](#gpu-poolsgpumodels).",
@@ -71,6 +75,20 @@ class DeclaredHardware:
     gpus_per_node: int | None = row(
         {"magnum": "GPUs of one machine.", "existing": "GPUs of one node."}, whole_number(1, 16), needed=True
     )
+
+
+def allowed_models(own: Collection[str]) -> str:
+    """Return which models may be named: those of the stack, and where the others are listed."""
+    return ", ".join([*list(own)[:_MOST_NAMED], ALL_MODELS])
+
+
+def meant_models(name: str, own: Iterable[str] = ()) -> str:
+    """Return the remedy for a name that is no model's: the models of that line, or how it is declared."""
+    near = nearest_models(name, own)
+    if near:
+        others = f"A product name as NVML answers it works too; declare another GPU under {_OWN}."
+        return f"Did you mean {' or '.join(near)}? {others}"
+    return f"Declare {'the vGPU' if is_vgpu(name) else 'it'} under {_OWN}, with its memory and MIG profiles."
 
 
 def parse_flavor(value: object, path: str, problems: Problems, *, own: Own) -> Flavor | None:
@@ -162,14 +180,11 @@ def _of_model(section: Section, name: str, gpus: int, source: str, own: Own, *, 
         return None
     found = find_model(name, [one for one in own.values() if one])
     if found is None:
-        near = nearest_model(name, own)
         section.problems.add(
             section.at("gpuModel"),
             f'"{name}" is not a known GPU model',
-            allowed=", ".join([*own, *model_keys()]),
-            remedy=f"Did you mean {near}? A product name as NVML answers it works too."
-            if near
-            else "Choose one of those, or declare it under gpu-pools:gpuModels.",
+            allowed=allowed_models(own),
+            remedy=meant_models(name, own),
         )
         return None
     known, product = found

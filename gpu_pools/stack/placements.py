@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.hardware.models import model_keys
 from gpu_pools.stack.aks_pools import AksPoolOptions, pool_options
 from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, ZONES
 from gpu_pools.stack.fields import Kind, Row, number, one_of, read, read_inner, reads, row, text, texts, whole_number
-from gpu_pools.stack.node_hardware import azure_hardware, declared_hardware
+from gpu_pools.stack.node_hardware import ALL_MODELS, azure_hardware, declared_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,7 +109,7 @@ class AksPlacement:
     )
     gpu_model: str | None = row(
         "The GPU model, where no table has the size.",
-        text(allowed=", ".join(model_keys())),
+        text(allowed=ALL_MODELS),
         doc="The GPU model of a size that no table has, with `gpusPerNode`; it may be [one of your own](#gpu-poolsgpumodels). "
         "What is declared is taken as it is.",
     )

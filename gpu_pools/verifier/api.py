@@ -17,10 +17,13 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from .deadline import Deadline
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+#: For all of a request, from the connection to the last byte of the answer.
 _SECONDS: Final = 10.0
 _STREAM_SLACK_SECONDS: Final = 15.0
 _MESSAGE_LENGTH: Final = 300
@@ -146,7 +149,7 @@ class Api:
         """
         request = "GET /version"
         try:
-            with self._open("GET", "/version", {}, _SECONDS) as response:
+            with Deadline(_SECONDS) as deadline, self._open("GET", "/version", {}, deadline) as response:
                 date = response.headers.get("Date")
         except urllib.error.HTTPError as error:
             # Who may not ask for the version is told the time all the same.
@@ -160,13 +163,8 @@ class Api:
 
     def _answer(self, method: str, path: str, query: Mapping[str, str], body: tuple[str, str] | None = None) -> dict[str, Any]:
         request = f"{method} {path}"
-        try:
-            with self._open(method, path, query, _SECONDS, body) as response:
-                answer = json.load(response)
-        except urllib.error.HTTPError as error:
-            raise ApiError(request, error.code, _message(error)) from None
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise ApiError(request, None, str(getattr(error, "reason", error))) from None
+        with self._opened(request, method, path, query, _SECONDS, body) as response:
+            answer = json.load(response)
         if not isinstance(answer, dict):
             raise ApiError(request, None, "the answer is not an object")
         return answer
@@ -179,17 +177,31 @@ class Api:
         """
         request = f"WATCH {path}"
         query |= {"watch": "true", "timeoutSeconds": str(seconds)}
+        with self._opened(request, "GET", path, query, seconds + _STREAM_SLACK_SECONDS) as response:
+            for line in response:
+                yield json.loads(line)
+
+    @contextlib.contextmanager
+    def _opened(
+        self, request: str, method: str, path: str, query: Mapping[str, str], seconds: float, body: tuple[str, str] | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
+        """An answer, to be read within a time that is for all of the request.
+
+        Raises:
+            ApiError: where none comes, a refusal, or none that can be read to its end in time.
+        """
         try:
-            with self._open("GET", path, query, seconds + _STREAM_SLACK_SECONDS) as response:
-                for line in response:
-                    yield json.loads(line)
-        except urllib.error.HTTPError as error:
-            raise ApiError(request, error.code, _message(error)) from None
+            with Deadline(seconds) as deadline:
+                try:
+                    with self._open(method, path, query, deadline, body) as response:
+                        yield response
+                except urllib.error.HTTPError as error:
+                    raise ApiError(request, error.code, _message(error)) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise ApiError(request, None, str(getattr(error, "reason", error))) from None
 
     def _open(
-        self, method: str, path: str, query: Mapping[str, str], seconds: float, body: tuple[str, str] | None = None
+        self, method: str, path: str, query: Mapping[str, str], deadline: Deadline, body: tuple[str, str] | None = None
     ) -> http.client.HTTPResponse:
         context = ssl.create_default_context(cafile=str(self.ca_file))
         token = self.token_file.read_text(encoding="ascii").strip()
@@ -199,9 +211,9 @@ class Api:
         if body is not None:
             headers["Content-Type"], data = body[0], body[1].encode()
         # A proxy of the environment must not come between: it would not reach the cluster's own address.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *deadline.handlers(context))
         asked = urllib.request.Request(address, data=data, headers=headers, method=method)  # noqa: S310 - always https
-        response: http.client.HTTPResponse = opener.open(asked, timeout=seconds)
+        response: http.client.HTTPResponse = opener.open(asked, timeout=deadline.left())
         return response
 
 

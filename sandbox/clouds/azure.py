@@ -32,7 +32,7 @@ from sandbox.clouds.azure_cluster_options import check_cluster_change, check_clu
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import assignment_id, cluster_id, digest, group_id, network_id, parts, pool_id, window_id
 from sandbox.clouds.azure_machines import machine_group
-from sandbox.clouds.azure_pool_options import check_with_cluster
+from sandbox.clouds.azure_pool_options import check_autoscalers, check_with_cluster
 from sandbox.clouds.azure_subscription import Subscription, check_room, read_subscription
 from sandbox.clouds.entra import Tenant
 from sandbox.clouds.host import Host, simulated_host
@@ -156,6 +156,7 @@ class AzureCloud:
             rules.check_pool(pool_name, pool, body["location"], self.subscription().offered)
             check_with_cluster(pool, body)
             versions.check_pool(pool.get("orchestratorVersion"), version, version)
+        check_autoscalers(body, pools)
         folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{digest(id_)[:6]}"
         with self._records.change() as data:
             self._require_group(data, group)
@@ -194,6 +195,8 @@ class AzureCloud:
             check_cluster_change(cluster["body"], body)
             wanted = merged_cluster(cluster["body"], {key: value for key, value in body.items() if value is not None})
             check_cluster_options(wanted)
+            pools = {**_bodies(data, cluster), **{pool["name"]: pool for pool in body["agentPoolProfiles"]}}
+            check_autoscalers(wanted, pools, both_before=_has_both(data, cluster))
             self._change_version(data, cluster, body)
             group, name = parts(id_)
             for profile in body["agentPoolProfiles"]:
@@ -343,7 +346,8 @@ class AzureCloud:
                 settled = _settled(body, cluster["body"])
                 rules.check_pool(name, settled, cluster["body"]["location"], self.subscription().offered)
                 check_with_cluster(settled, cluster["body"])
-                beside = {pool["name"]: pool["body"] for pool in _pools_of(data, cluster)}
+                beside = _bodies(data, cluster)
+                check_autoscalers(cluster["body"], {name: settled}, both_before=_has_both(data, cluster))
                 self._check_room(data, cluster["body"]["location"], {name: settled})
                 networks.check_pools(data["networks"].values(), {**beside, name: settled})
                 networks.check_addresses(data["networks"].values(), {**beside, name: settled}, cluster["body"])
@@ -354,6 +358,7 @@ class AzureCloud:
             else:
                 _refuse_last_system(data, existing, body.get("mode", "User"))
                 before, running = existing["count"], version_of(existing, cluster)
+                check_autoscalers(cluster["body"], {name: body}, both_before=_has_both(data, cluster))
                 _change_pool(existing, body, cluster, self.subscription().offered)
                 # Its nodes get it in the rest of the work.
                 existing["reaching"], existing["version"] = version_of(existing, cluster), running
@@ -713,6 +718,17 @@ def _change_pool(pool: dict[str, Any], body: Body, cluster: dict[str, Any], offe
     pool["body"], pool["count"] = merged, count
     if version is not None and not version_of(pool, cluster).startswith(f"{version}."):
         pool["version"] = versions.resolved(version, version_of(cluster))
+
+
+def _bodies(data: Data, cluster: dict[str, Any]) -> dict[str, Body]:
+    """Name -> properties of each pool of a cluster."""
+    return {pool["name"]: pool["body"] for pool in _pools_of(data, cluster)}
+
+
+def _has_both(data: Data, cluster: dict[str, Any]) -> bool:
+    """Whether a cluster has node auto-provisioning and an autoscaled pool already."""
+    provisioning = (cluster["body"].get("nodeProvisioningProfile") or {}).get("mode") == "Auto"
+    return provisioning and any(pool.get("enableAutoScaling") for pool in _bodies(data, cluster).values())
 
 
 def _refuse_last_system(data: Data, pool: dict[str, Any], new_mode: str | None) -> None:

@@ -4,19 +4,31 @@ Stand-in: nothing here asks Azure. The rules are those of azure-aks-docs at fb06
 custom-node-configuration-reference, scale-down-mode, concepts-network-ip-address-planning, enable-fips-nodes,
 use-node-public-ips, use-capacity-reservation-groups); texts marked "seen" are the service's own, all others keep its pattern.
 Values of enumerations are those of the API version that azure-native speaks (gpu_pools/stack/azure_native.json), and what newer
-ones add. Deliberately not modelled: whether a disk fits on a size, quotas of surge nodes, what a setting does to the nodes.
+ones add. What an Arm64 pool cannot have is that of azure-aks-docs, node-images and use-trusted-launch; the texts were not seen.
+A GPU driver on Arm64 is not refused: the node's boot passes over it (Azure/AgentBaker, ensureGPUDrivers). Deliberately not
+modelled: quotas of surge nodes, what a setting does to the nodes.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack import azure_types
-from sandbox.clouds.azure_errors import invalid
+from gpu_pools.text.yaml_text import load_yaml
+from sandbox.clouds.azure_errors import AzureError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_GIB: Final = 1024**3
+_DEFAULT_DISK: Final = 128
+_PROVISIONING: Final = ".properties.nodeProvisioningProfile.mode 'Auto'"
+_MOST_TAGS: Final = 50
+_TAG_NAME: Final = 512
+_TAG_VALUE: Final = 256
+_RESERVED: Final = "<>%&\\?/"
 _PODS: Final = (10, 250)
 _DISK: Final = (0, 2048)
 #: Newer than the API version that the SDK was made for; the service takes them (azure-aks-docs, upgrade-os-version).
@@ -55,6 +67,9 @@ def check_options(body: Mapping[str, Any], arch: str) -> None:
         raise invalid("agentPoolProfile.nodePublicIPPrefixID", "it can only be set when enableNodePublicIP is true")
     if body.get("podSubnetID") and not body.get("vnetSubnetID"):
         raise invalid("agentPoolProfile.podSubnetID", "it can only be set together with vnetSubnetID")
+    check_tags(body.get("tags") or {})
+    if arch == "arm64":
+        _check_arm(body)
     if body.get("enableFIPS") and arch == "arm64" and not str(body.get("osSKU")).startswith("AzureLinux"):
         raise invalid("agentPoolProfile.enableFIPS", f"FIPS is not supported on {arch} with {body.get('osSKU')}")
 
@@ -71,6 +86,84 @@ def check_with_cluster(body: Mapping[str, Any], cluster: Mapping[str, Any]) -> N
     mode = (cluster.get("networkProfile") or {}).get("networkPluginMode")
     if body.get("podSubnetID") and mode == "overlay":
         raise invalid("agentPoolProfile.podSubnetID", "PodSubnetID can't be set when network plugin mode is overlay")
+
+
+def check_autoscalers(cluster: Mapping[str, Any], pools: Mapping[str, Mapping[str, Any]], *, both_before: bool = False) -> None:
+    """Refuse the cluster autoscaler in a cluster with node auto-provisioning.
+
+    Sources: azure-aks-docs (migrate-from-autoscaler-to-node-auto-provisioning), MicrosoftDocs/azure-docs#119994 and
+    GoogleCloudPlatform/PerfKitBenchmarker#6029 for the rule, MicrosoftDocs/azure-docs#118661 for the manner of the text.
+
+    Args:
+        cluster: the cluster's properties.
+        pools: name -> properties of all its pools, as the request wants them.
+        both_before: whether the cluster has both already, which only a feature for migrations allows.
+
+    Raises:
+        AzureError: it has both from now on.
+    """
+    mode = (cluster.get("nodeProvisioningProfile") or {}).get("mode")
+    if mode != "Auto" or both_before:
+        return
+    for name, pool in pools.items():
+        if pool.get("enableAutoScaling"):
+            message = f"Unable to enable the cluster autoscaler of agent pool '{name}' since the cluster enables {_PROVISIONING}"
+            raise AzureError(400, "OperationNotAllowed", message)
+
+
+def check_disk(body: Mapping[str, Any], size: str) -> None:
+    """Refuse an ephemeral OS disk that is larger than the disk that the size has for it (seen: Azure/AKS#2635).
+
+    Raises:
+        AzureError: it does not fit; of sizes whose disk nobody has told nothing is refused.
+    """
+    has, wanted = own_disks().get(size), (body.get("osDiskSizeGB") or _DEFAULT_DISK) * _GIB
+    if body.get("osDiskType") == "Ephemeral" and has is not None and wanted > has:
+        raise AzureError(
+            400,
+            "VMCacheSizeTooSmall",
+            f"The virtual machine size {size} has a cache size of {has} bytes, but the OS disk requires {wanted} bytes. "
+            "Use a VM size with larger cache or disable ephemeral OS.",
+        )
+
+
+@lru_cache(maxsize=1)
+def own_disks() -> Mapping[str, int]:
+    """Name of a VM size -> bytes of the largest disk of its own; only sizes of which somebody has told it."""
+    text = (resources.files("sandbox.clouds") / "data" / "azure_own_disks.yaml").read_text(encoding="utf-8")
+    return {size: entry["bytes"] for size, entry in load_yaml(text).items()}
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Refuse tags beyond the Resource Manager's limits: 50 of them, names of 512 characters, values of 256, no reserved ones.
+
+    Sources of the limits: Azure's documentation of tags, cloud-custodian/cloud-custodian#5416. The texts are those that Azure's
+    own PowerShell module for migrations and pages about storage print; nobody has shown them of a managed cluster.
+
+    Raises:
+        AzureError: the first limit that they break.
+    """
+    if len(tags) > _MOST_TAGS:
+        found = f"Requested tag count - '{len(tags)}'. Maximum number of tags allowed - '{_MOST_TAGS}'."
+        raise AzureError(400, "InvalidTags", f"Too many tags specified. {found}")
+    for name, value in tags.items():
+        if set(name) & set(_RESERVED) or not name.isprintable():
+            message = f"The tag names '{name}' have reserved characters '<,>,%,&,\\,?,/' or control characters."
+            raise AzureError(400, "InvalidTagNameCharacters", message)
+        for what, text, most in (("name", name, _TAG_NAME), ("value", value, _TAG_VALUE)):
+            if len(text) > most:
+                limit = f"Maximum allowed length for tag {what} - '{most}' characters."
+                message = f"Tag {what} too large. Following tag {what} '{text}' exceeded the maximum length. {limit}"
+                raise AzureError(400, "InvalidTagNameLength" if what == "name" else "InvalidTagValueLength", message)
+
+
+def _check_arm(body: Mapping[str, Any]) -> None:
+    security = body.get("securityProfile") or {}
+    for key in ("enableVTPM", "enableSecureBoot"):
+        if security.get(key):
+            raise invalid(f"agentPoolProfile.securityProfile.{key}", "Trusted Launch is not supported on arm64")
+    if str(body.get("workloadRuntime")).startswith("Kata"):
+        raise invalid("agentPoolProfile.workloadRuntime", "Pod Sandboxing is not supported on arm64")
 
 
 def _check_enums(body: Mapping[str, Any]) -> None:

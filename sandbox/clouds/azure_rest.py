@@ -21,6 +21,7 @@ from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import SUBSCRIPTION
 from sandbox.clouds.azure_networks import KEPT_ADDRESSES, subnets_of
 from sandbox.clouds.azure_operations import Operations
+from sandbox.clouds.azure_pool_options import own_disks
 from sandbox.clouds.azure_rules import regions
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _PREVIEW: Final = "2026-01-02-preview"
 _CLUSTERS: Final = ("2025-09-01", _PREVIEW)
 #: As AKS writes it into the addresses of operations.
 _OPERATIONS: Final = "2016-03-30"
+_BYTES_OF_MIB: Final = 1024**2
 #: What of a resource ARM shows beside its properties.
 _OUTSIDE: Final = ("id", "name", "type", "location", "tags", "sku", "identity", "eTag")
 
@@ -320,6 +322,8 @@ def _region(name: str) -> Answer:
 
 def _sku(size: VmSize, region: str, subscription: Subscription) -> Answer:
     capabilities = {"vCPUs": size.vcpus, "MemoryGB": f"{size.memory_gib:g}", "GPUs": size.gpus, "LowPriorityCapable": "True"}
+    if size.name in own_disks():
+        capabilities |= {"EphemeralOSDiskSupported": "True", "MaxResourceVolumeMB": own_disks()[size.name] // _BYTES_OF_MIB}
     return {
         "resourceType": "virtualMachines",
         "name": size.name,

@@ -20,7 +20,7 @@ from typing import Any, Final
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.text.yaml_text import load_yaml
 from sandbox.clouds.azure_errors import AzureError, invalid, missing
-from sandbox.clouds.azure_pool_options import check_options
+from sandbox.clouds.azure_pool_options import check_disk, check_options, check_tags
 from sandbox.cluster.machine_groups import Hardware
 
 Body = dict[str, Any]
@@ -168,6 +168,7 @@ def check_pool(name: str, body: Body, location: str, offered: Offered) -> None:
         raise unknown_size(name, location)
     _check_counts(body)
     check_options(body, size.arch)
+    check_disk(body, size.name)
     _check_gpu(body, size)
     _check_spot(body)
     spot = body.get("scaleSetPriority") == "Spot"
@@ -413,6 +414,7 @@ def check_cluster(name: str, body: Body) -> None:
     if not body.get("location"):
         raise AzureError(400, "LocationRequired", "The location property is required for this definition.")
     check_location(body["location"], "resource type 'Microsoft.ContainerService/managedClusters'")
+    check_tags(body.get("tags") or {})
     prefix = body.get("dnsPrefix") or body.get("fqdnSubdomain")
     if not prefix:
         raise missing("dnsPrefix")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.bench.machine import NoGpu, Smi
-from gpu_pools.hardware.models import find_model, nearest_model
+from gpu_pools.hardware.models import find_model
 from sandbox.real_node import own_gpus
 from sandbox.system.errors import SandboxError
 
@@ -85,7 +85,7 @@ def find() -> Machine:
     known = find_model(names[0])
     if known is None:
         message = f"{names[0]!r} is not among the GPU models of gpu_pools/hardware/gpu_models.yaml."
-        raise SandboxError(message, f"The nearest is {nearest_model(names[0])!r}. Add the model there, with its source.")
+        raise SandboxError(message, "Add the model there, with its sources.")
     for gpu in reading["gpus"]:
         if (gpu["computeMode"], _on(gpu["mig"])) != ("DEFAULT", False):
             message = f"GPU {gpu['index']}: compute mode {gpu['computeMode']}, MIG {gpu['mig']}; needed are DEFAULT and off."

@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gpu_pools.verifier.quantities import read_count
 from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import container_logs, objects, work
 from sandbox.machines.backoff import Backoff
@@ -265,7 +266,7 @@ def _rejected(context: Context) -> Outcome | None:
     """The device plugin refuses more than one unit of a shared resource, if so configured."""
     for container in objects.containers(context.pod["spec"]):
         for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
-            if resource in context.machine.one_per_request and int(amount) > 1:
+            if resource in context.machine.one_per_request and (read_count(amount) or 0) > 1:
                 return Finished(
                     "UnexpectedAdmissionError",
                     "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = invalid request: "

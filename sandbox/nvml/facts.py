@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpu_pools.text.provenance import without_provenance
 from gpu_pools.text.yaml_text import load_yaml
 from sandbox.nvml.known_models import model
 
@@ -222,8 +223,7 @@ def _answer_text(value: int | list[int | None]) -> str:
 @lru_cache(maxsize=1)
 def _raw() -> Mapping[str, Any]:
     text = (resources.files("gpu_pools.hardware") / "gpu_models.yaml").read_text(encoding="utf-8")
-    raw: dict[str, Any] = load_yaml(text)
-    return raw
+    return without_provenance(load_yaml(text))
 
 
 @lru_cache(maxsize=1)

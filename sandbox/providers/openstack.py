@@ -165,8 +165,7 @@ class OpenStackStandIn(StandIn):
             elif type_ == _CLUSTER:
                 id_ = self._ready(kind, self._cloud.create_cluster(inputs), inputs)
             else:
-                values = {key: value for key, value in inputs.items() if key != "clusterId"}
-                id_ = self._ready(kind, self._cloud.create_group(inputs["clusterId"], values), inputs)
+                id_ = self._ready(kind, self._cloud.create_group(inputs["clusterId"], group_values(inputs)), inputs)
         except MagnumError as error:
             message = f"Error creating {kind.resource}: {_answer('POST', _url(kind, inputs), error)}"
             raise ServiceError(message) from error
@@ -356,6 +355,12 @@ class OpenStackStandIn(StandIn):
             "client_certificate": access.client_cert_pem,
             "client_key": access.client_key_pem,
         }
+
+
+def group_values(inputs: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what the plugin sends of a new node group: no upper limit of 0 (terraform-provider-openstack, nodegroup, Create)."""
+    sent = {key: value for key, value in inputs.items() if key != "clusterId"}
+    return {key: value for key, value in sent.items() if (key, value) != ("maxNodeCount", 0)}
 
 
 def _kind(type_: str) -> _Kind:

@@ -18,10 +18,12 @@ import yaml
 
 from gpu_pools.observing.prometheus_stack import prometheus_stack_values
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.charts import NFD_WITHIN, VERSIONS, unknown_values
 from gpu_pools.stack.stack_file import read_stack_file
 from sandbox.providers.chart_sources import STAND_INS
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
+from tests.conformance.chart_templates import read_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +137,27 @@ def test_kube_prometheus_stack_makes_the_same_of_what_is_read(helm: Path, regist
     assert set(ours["Secret", "kube-prometheus-stack-grafana"]["data"]) <= set(
         theirs["Secret", "kube-prometheus-stack-grafana"]["data"]
     )
+
+
+@pytest.mark.parametrize("chart", [OPERATOR, NFD, PROMETHEUS])
+def test_the_table_of_value_keys_has_what_values_and_templates_of_the_chart_name(chart: str) -> None:
+    if not REAL:
+        pytest.skip("no real charts on this machine: GPU_POOLS_REAL_CHARTS=<folder with gpu-operator and node-feature-discovery>")
+    folder = Path(REAL) / chart
+    version = str(yaml.safe_load((folder / "Chart.yaml").read_text())["version"])
+    if version not in {*VERSIONS[chart], *(NFD_WITHIN.values() if chart == NFD else ())}:  # type: ignore[index]
+        pytest.skip(f"the version {version} of {chart} is not known")
+    named = [_nested(path) for path in read_values(folder)]
+    assert len(named) > 100
+    for values in [yaml.safe_load((folder / "values.yaml").read_text()), *named]:
+        assert not list(unknown_values(values, chart, version))  # type: ignore[arg-type]
+
+
+def _nested(path: tuple[str, ...]) -> dict[str, Any]:
+    value: Any = None
+    for part in reversed(path):
+        value = {part: value}
+    return value  # type: ignore[no-any-return]
 
 
 def _known(container: dict[str, Any], stand_in: dict[str, Any]) -> list[Any]:

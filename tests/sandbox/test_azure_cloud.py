@@ -331,6 +331,27 @@ class TestPoolChanges:
         assert "kubernetes.azure.com/scalesetpriority" not in fake.machines["nb"].labels
         assert fake.machines["nb"].taints == []
 
+    def test_node_auto_provisioning_and_the_autoscaler_exclude_each_other(self, cloud: AzureCloud) -> None:
+        auto = {**CLUSTER, "nodeProvisioningProfile": {"mode": "Auto"}}
+        limits = {"enableAutoScaling": True, "minCount": 1, "maxCount": 2}
+        put(cloud)
+        cloud.put_cluster("dev", "gpu", auto)
+        for name in ("nb", "new"):
+            with pytest.raises(AzureError, match=r"OperationNotAllowed.*agent pool '\w+' since the cluster enables"):
+                put(cloud, name, **limits)
+        cloud.put_cluster("dev", "gpu", {**auto, "nodeProvisioningProfile": {"mode": "Manual"}})
+        put(cloud, **limits)
+        with pytest.raises(AzureError, match="agent pool 'nb' since the cluster enables"):
+            cloud.put_cluster("dev", "gpu", auto)
+        with pytest.raises(AzureError, match="agent pool 'system' since the cluster enables"):
+            cloud.put_cluster("dev", "other", {**auto, "agentPoolProfiles": [{**SYSTEM, **limits}]})
+
+    def test_tags_of_a_cluster_and_disks_of_a_pool_have_limits(self, cloud: AzureCloud) -> None:
+        with pytest.raises(AzureError, match="InvalidTags"):
+            cloud.put_cluster("dev", "other", {**CLUSTER, "tags": {f"t{number}": "" for number in range(51)}})
+        with pytest.raises(AzureError, match="VMCacheSizeTooSmall"):
+            put(cloud, vmSize="standard_nc4as_t4_v3", osDiskType="Ephemeral", osDiskSizeGB=1024)
+
     def test_turning_autoscaling_on_needs_a_count(self, cloud: AzureCloud) -> None:
         put(cloud)
         body = {"vmSize": GPU, "enableAutoScaling": True, "minCount": 0, "maxCount": 2}

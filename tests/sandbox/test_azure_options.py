@@ -9,7 +9,14 @@ import pytest
 from sandbox.clouds.azure_beside import check_assignment, check_window
 from sandbox.clouds.azure_cluster_options import check_cluster_change, check_cluster_options, merged_cluster
 from sandbox.clouds.azure_errors import AzureError
-from sandbox.clouds.azure_pool_options import check_options, check_with_cluster
+from sandbox.clouds.azure_pool_options import (
+    check_autoscalers,
+    check_disk,
+    check_options,
+    check_tags,
+    check_with_cluster,
+    own_disks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +76,63 @@ def test_a_pool_is_taken(body: dict[str, Any]) -> None:
 def test_arm_has_fips_on_azure_linux_alone() -> None:
     assert "not supported on arm64" in _refusal(check_options, {"enableFIPS": True, "osSKU": "Ubuntu"}, "arm64")
     check_options({"enableFIPS": True, "osSKU": "AzureLinux"}, "arm64")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"securityProfile": {"enableVTPM": True}},
+        {"securityProfile": {"enableSecureBoot": True}},
+        {"workloadRuntime": "KataVmIsolation"},
+    ],
+    ids=str,
+)
+def test_what_arm_pools_cannot_have(body: dict[str, Any]) -> None:
+    assert "not supported on arm64" in _refusal(check_options, body, "arm64")
+    check_options(body, "amd64")
+
+
+def test_an_ephemeral_disk_fits_on_the_size_s_own() -> None:
+    t4 = "Standard_NC4as_T4_v3"
+    told = "has a cache size of 154619000000 bytes, but the OS disk requires 193273528320 bytes"
+    assert told in _refusal(check_disk, {"osDiskType": "Ephemeral", "osDiskSizeGB": 180}, t4)
+    for body in (
+        {"osDiskType": "Ephemeral", "osDiskSizeGB": 144},
+        {"osDiskType": "Ephemeral", "osDiskSizeGB": 0},
+        {"osDiskType": "Managed", "osDiskSizeGB": 1024},
+    ):
+        check_disk(body, t4)
+    check_disk({"osDiskType": "Ephemeral", "osDiskSizeGB": 2048}, "Standard_NC24ads_A100_v4")
+    assert all(size.startswith("Standard_") and disk > 0 for size, disk in own_disks().items())
+
+
+@pytest.mark.parametrize(
+    ("tags", "says"),
+    [
+        ({f"t{number}": "" for number in range(51)}, "Requested tag count - '51'. Maximum number of tags allowed - '50'"),
+        ({"n" * 513: ""}, "Maximum allowed length for tag name - '512'"),
+        ({"n": "v" * 257}, "Maximum allowed length for tag value - '256'"),
+        ({"a/b": ""}, "The tag names 'a/b' have reserved characters"),
+        ({"a\x07": ""}, "control characters"),
+    ],
+    ids=["many", "name", "value", "reserved", "control"],
+)
+def test_tags_beyond_the_limits_are_refused(tags: dict[str, str], says: str) -> None:
+    assert says in _refusal(check_tags, tags)
+    assert says in _refusal(check_options, {"tags": tags}, "amd64")
+
+
+def test_tags_at_the_limits_are_taken() -> None:
+    check_tags({"n" * 512: "v" * 256, **{f"t{number}": "a/b" for number in range(49)}})
+
+
+def test_node_auto_provisioning_excludes_the_cluster_autoscaler() -> None:
+    auto, pools = {"nodeProvisioningProfile": {"mode": "Auto"}}, {"fixed": {}, "scaled": {"enableAutoScaling": True}}
+    says = _refusal(check_autoscalers, auto, pools)
+    assert "the cluster autoscaler of agent pool 'scaled' since the cluster enables" in says
+    check_autoscalers(auto, {"fixed": {}})
+    check_autoscalers({"nodeProvisioningProfile": {"mode": "Manual"}}, pools)
+    check_autoscalers(auto, pools, both_before=True)
 
 
 def test_reserved_capacity_needs_an_identity_of_ones_own() -> None:

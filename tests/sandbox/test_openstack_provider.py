@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.providers.base import Request, ServiceError
-from sandbox.providers.openstack import OpenStackStandIn
+from sandbox.providers.openstack import OpenStackStandIn, group_values
 from sandbox.providers.values import UNKNOWN
 
 TEMPLATE_TYPE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
@@ -118,3 +118,9 @@ def test_a_preview_asks_for_nothing(plugin: OpenStackStandIn) -> None:
 def test_a_service_that_does_not_answer_is_named(plugin: OpenStackStandIn) -> None:
     with pytest.raises(MagnumError, match=r"http://127\.0\.0\.1:9/v3/auth/tokens: no answer"):
         plugin.read(GROUP_TYPE, "a/b", {}, {})
+
+
+def test_the_plugin_sends_no_upper_limit_of_0() -> None:
+    sent = group_values({"clusterId": "c", "nodeCount": 0, "minNodeCount": 0, "maxNodeCount": 0})
+    assert sent == {"nodeCount": 0, "minNodeCount": 0}
+    assert group_values({"clusterId": "c", "maxNodeCount": 2}) == {"maxNodeCount": 2}

@@ -224,6 +224,27 @@ def test_a_pool_that_is_there_has_its_size_and_one_that_is_replaced_has_not() ->
 
 
 @pytest.mark.parametrize(
+    ("channel", "wanted", "warned"),
+    [
+        ("patch", "1.35", True),
+        ("node-image", "1.35", True),
+        ("none", "1.35", False),
+        (None, "1.35", False),
+        ("patch", "1.34", False),
+    ],
+)
+def test_a_raised_version_beside_an_upgrade_channel_is_told(channel: str | None, wanted: str, warned: bool) -> None:  # noqa: FBT001
+    """Of a cluster that lives: 1.34.2. A new one has no order to keep."""
+    upgrades = {"upgrades": {"channel": channel}} if channel else {}
+    stack = settings(kubernetesVersion=wanted, **upgrades)
+    living = judged(stack, replace(AZURE, cluster=there()))
+    told = [warning for warning in living.warnings if "(C27)" in warning]
+    assert bool(told) is warned
+    assert all(f"from 1.34.2 to {wanted} with the upgrade channel {channel}" in warning for warning in told)
+    assert not [warning for warning in judged(stack).warnings if "C27" in warning]
+
+
+@pytest.mark.parametrize(
     ("wanted", "nearest", "allowed"),
     [
         ("1.99", "1.36", "1.33, 1.34, 1.35, 1.36"),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_pools.stack.charts import (
+    NFD_WITHIN,
     VERSIONS,
     ChartSource,
     check_values,
@@ -120,6 +121,78 @@ class TestKnownKeys:
         problems = Problems()
         check_values(values, "gpu-operator", "v26.7.0", "v", problems)
         assert not _paths(problems)
+
+    @pytest.mark.parametrize("version", VERSIONS["gpu-operator"])
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"validator": {"driver": {"env": []}, "toolkit": {"env": []}, "cuda": {"env": []}, "version": "v1"}},
+            {"driver": {"args": [], "livenessProbe": {"periodSeconds": 60}, "startupProbe": {"successThreshold": 1}}},
+            {"dcgmExporter": {"config": {"name": "mine"}, "service": {"type": "ClusterIP"}}},
+            {"nodeStatusExporter": {"env": []}, "gfd": {"args": []}, "operator": {"labels": {"any": "key"}}},
+            {"nameOverride": "a", "fullnameOverride": "b"},
+            {"node-feature-discovery": {"worker": {"daemonsetAnnotations": {"any": "key"}}, "image": {"tag": "v1"}}},
+        ],
+        ids=str,
+    )
+    def test_values_that_only_templates_name_pass(self, values: dict[str, Any], version: str) -> None:
+        problems = Problems()
+        check_values(values, "gpu-operator", version, "v", problems)
+        assert not _paths(problems)
+
+    @pytest.mark.parametrize(
+        ("dotted", "first"),
+        [
+            ("hostPaths.kubeletRootDir", "v26.7.0"),
+            ("operator.metrics.serviceMonitor.enabled", "v26.7.0"),
+            ("dcgmExporter.podLabelAllowlistRegex", "v26.3.3"),
+            ("dcgmExporter.hpcJobMapping.enabled", "v25.10.1"),
+        ],
+    )
+    def test_a_value_of_a_newer_chart_is_unknown_to_an_older_one(self, dotted: str, first: str) -> None:
+        for version in VERSIONS["gpu-operator"]:
+            problems = Problems()
+            check_values(_nested(dotted, value=True), "gpu-operator", version, "v", problems)
+            newer = VERSIONS["gpu-operator"].index(version) <= VERSIONS["gpu-operator"].index(first)
+            assert bool(_paths(problems)) is not newer, version
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"grafana": {"route": {"any": {"enabled": True}}, "persistence": {"storageClassName": "fast"}}},
+            {"kube-state-metrics": {"prometheus": {"monitor": {"interval": "30s"}}, "priorityClassName": "high"}},
+            {"prometheusOperator": {"logLevel": "debug", "podDisruptionBudget": {"maxUnavailable": 1}}},
+            {"additionalPrometheusRules": [], "prometheus": {"ingress": {"pathType": "Prefix"}}},
+        ],
+        ids=str,
+    )
+    def test_templates_of_the_prometheus_stack_and_its_charts_name_more_too(self, values: dict[str, Any]) -> None:
+        problems = Problems()
+        check_values(values, "kube-prometheus-stack", "88.5.3", "v", problems)
+        assert not _paths(problems)
+
+    @pytest.mark.parametrize(
+        ("values", "path"),
+        [
+            ({"driver": {"livenessProbe": {"period": 1}}}, "v.driver.livenessProbe.period"),
+            ({"validator": {"toolkit": {"args": []}}}, "v.validator.toolkit.args"),
+            ({"node-feature-discovery": {"wroker": {}}}, "v.node-feature-discovery.wroker"),
+        ],
+    )
+    def test_what_no_template_reads_is_still_unknown(self, values: dict[str, Any], path: str) -> None:
+        problems = Problems()
+        check_values(values, "gpu-operator", "v26.7.0", "v", problems)
+        assert _paths(problems) == [path]
+
+    def test_each_operator_s_chart_has_the_keys_of_the_nfd_in_it(self) -> None:
+        assert set(NFD_WITHIN) == set(VERSIONS["gpu-operator"])
+        assert NFD_WITHIN[VERSIONS["gpu-operator"][0]] == VERSIONS["node-feature-discovery"][0]
+
+    def test_of_a_file_of_the_user_s_own_the_remedy_is_another(self) -> None:
+        problems = Problems()
+        check_values({"a": 1}, "gpu-operator", "v99", "v", problems, keys={"other-one": None})
+        (problem,) = problems.found
+        assert problem.remedy.endswith("If the chart's templates read it all the same, add the key to the file of `valuesFile`.")
 
     def test_every_unknown_key_is_named_with_its_siblings(self) -> None:
         problems = Problems()

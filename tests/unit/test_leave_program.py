@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import email.message
 import json
+import subprocess
 import sys
 import urllib.error
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.rendering import leave_program, node_traces
+from gpu_pools.rendering.hook_jobs import program_text
 from gpu_pools.rendering.leave_program import (
     ABSENT,
     ABSENT_SECONDS,
@@ -247,6 +249,11 @@ def test_which_nodes_leave(labels: dict[str, str], notes: dict[str, str], goes: 
     [
         ({"limits": {"nvidia.com/gpu": 1}}, "Running", True),
         ({"requests": {"nvidia.com/gpu.shared": "1"}}, "Pending", True),
+        ({"limits": {"nvidia.com/gpu": "0"}}, "Running", False),
+        ({"limits": {"nvidia.com/gpu": "0k"}, "requests": {"nvidia.com/gpu": 0}}, "Running", False),
+        ({"limits": {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "1k"}}, "Running", True),
+        ({"limits": {"nvidia.com/gpu": "500m"}}, "Running", True),
+        ({"limits": {"nvidia.com/gpu": "many"}}, "Running", True),
         ({"limits": {"nvidia.com/gpu": 1}}, "Succeeded", False),
         ({"limits": {"nvidia.com/gpu": 1}}, "Failed", False),
         ({"limits": {"cpu": 1, "example.com/gpu": 1}, "claims": [{"name": "gpu"}]}, "Running", False),
@@ -618,3 +625,14 @@ def test_without_the_operator_there_is_nothing_to_do(run: Callable[..., int]) ->
     cluster.policies = []
     assert run(cluster, "all") == 0
     assert cluster.written == []
+
+
+def test_its_text_has_the_reader_of_amounts_and_runs_with_python_alone() -> None:
+    program = program_text("leave_program.py", reads_amounts=True)
+    ended = subprocess.run([sys.executable, "-I", "-S", "-c", program, "neither"], capture_output=True, text=True, check=False)
+    assert "ImportError" not in ended.stderr
+    assert "SyntaxError" not in ended.stderr
+    space: dict[str, Any] = {"__name__": "leave"}
+    exec(compile(program, "leave", "exec"), space)  # noqa: S102 - our own
+    assert space["holds"](pod("a", "n", {"limits": {"nvidia.com/gpu": "1k"}}))
+    assert "{{" not in program

@@ -57,6 +57,23 @@ def test_an_empty_group_is_refused_by_capi_helm_beside_an_autoscaler_alone(
         plan_of(stack)
 
 
+@pytest.mark.parametrize(
+    ("driver", "labels", "pool", "told"),
+    [
+        ("magnum-cluster-api", {"auto_scaling_enabled": "true"}, {"count": 0}, True),
+        ("magnum-cluster-api", {"auto_scaling_enabled": "true"}, {"count": 1}, False),
+        ("magnum-cluster-api", {"auto_scaling_enabled": "true"}, {"count": GONE, "nodes": {"min": 0, "max": 2}}, False),
+        ("magnum-cluster-api", {}, {"count": 0}, False),
+        ("heat", {"auto_scaling_enabled": "true"}, {"count": 0}, False),
+    ],
+)
+def test_a_fixed_number_of_no_nodes_that_is_not_kept_is_told(
+    driver: str, labels: dict[str, str], pool: dict[str, Any], *, told: bool
+) -> None:
+    warnings = plan_of(magnum(pool, cluster={"driver": driver, "labels": labels})).pools[0].warnings
+    assert any("(W95)" in warning for warning in warnings) is told
+
+
 @pytest.mark.parametrize(("driver", "network", "refused"), [("magnum-cluster-api", "flannel", True), ("heat", "flannel", False)])
 def test_a_network_is_refused_by_the_driver_that_fails_on_it_alone(driver: str, network: str, *, refused: bool) -> None:
     made = {"image": "i", "externalNetwork": "n", "flavor": "f", "networkDriver": network}

@@ -130,10 +130,11 @@ class TestLayouts:
         captured = capsys.readouterr()
         assert captured.out == ""
         assert 'there is no GPU model "a100-80g"' in captured.err
-        assert "Did you mean a100-80gb?" in captured.err
+        assert "Did you mean a100-80gb or a100-40gb?" in captured.err
+        assert "pg506" not in captured.err, "not the list of all models"
         assert main(["layouts", "a100-80g", "--json"]) == 2
         (error,) = json.loads(capsys.readouterr().out)["errors"]
-        assert error["remedy"] == "Did you mean a100-80gb?"
+        assert error["remedy"].startswith("Did you mean a100-80gb or a100-40gb?")
 
 
 class TestChange:

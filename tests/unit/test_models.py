@@ -17,18 +17,21 @@ from gpu_pools.hardware.models import (
     MigProfile,
     device_models,
     find_model,
+    is_vgpu,
     model,
     model_keys,
-    nearest_model,
+    nearest_models,
+    series_of,
     variant_of,
 )
-from gpu_pools.stack.charts import VERSIONS
+from gpu_pools.stack.charts import NFD_WITHIN, VERSIONS
 from gpu_pools.stack.kubernetes_names import mig_resource
+from gpu_pools.text.provenance import without_provenance
 from gpu_pools.text.yaml_text import load_yaml
 
 DATA = resources.files("gpu_pools.hardware")
 CHARTS = resources.files("gpu_pools.stack") / "charts"
-MODELS: dict[str, dict[str, Any]] = load_yaml((DATA / "gpu_models.yaml").read_text(encoding="utf-8"))
+MODELS: dict[str, dict[str, Any]] = without_provenance(load_yaml((DATA / "gpu_models.yaml").read_text(encoding="utf-8")))
 SIZES: dict[str, dict[str, Any]] = load_yaml((DATA / "azure_sizes.yaml").read_text(encoding="utf-8"))["sizes"]
 PROFILES = [(model(key), profile) for key in model_keys() for profile in (model(key).profiles or {}).values()]
 
@@ -44,11 +47,13 @@ class TestSources:
             for version in versions:
                 text = (CHARTS / f"{chart}-{version}.yaml").read_text(encoding="utf-8")
                 assert f"{chart} {version}" in text.splitlines()[0]
-                assert re.search(r"^# Source: .*values\.yaml of v", text, re.MULTILINE)
+                header = " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("#"))
+                assert re.search(r"Sources: .*values\.yaml, (and )?what templates/ read besides", header)
 
     def test_every_chart_file_is_a_known_version(self) -> None:
         files = {file.name for file in (CHARTS).iterdir()}
-        assert files == {f"{chart}-{version}.yaml" for chart, versions in VERSIONS.items() for version in versions}
+        known = {f"{chart}-{version}.yaml" for chart, versions in VERSIONS.items() for version in versions}
+        assert files == known | {f"node-feature-discovery-{version}.yaml" for version in NFD_WITHIN.values()}
 
 
 class TestModels:
@@ -246,11 +251,92 @@ class TestNames:
         assert find_model("") is None
         assert find_model("a100") is None
 
+    def test_a_bare_series_is_no_product_of_a_rarer_model(self) -> None:
+        """NVML says `NVIDIA H100` of the SXM5 one with 94 GB; people who write h100 mean the one with 80 GB."""
+        assert find_model("NVIDIA-H100")[0].key == "h100-94gb"
+        assert find_model("h100") is None
+        assert find_model("h200")[0].key == "h200-141gb"
+
     @pytest.mark.parametrize(
-        ("typed", "meant"), [("a100-80g", "a100-80gb"), ("H100-80GB", "h100-80gb"), ("Tesla T5", "Tesla T4"), ("?", None)]
+        ("product", "key"),
+        [
+            ("NVIDIA A800-SXM4-40GB", "a800-40gb"),
+            ("NVIDIA A800 40GB Active", "a800-40gb"),
+            ("NVIDIA A800-SXM4-80GB", "a800-80gb"),
+            ("NVIDIA A800 80GB PCIe LC", "a800-80gb"),
+            ("NVIDIA H800", "h800-80gb"),
+            ("NVIDIA H800 PCIe", "h800-80gb"),
+            ("NVIDIA H800 NVL", "h800-94gb-nvl"),
+            ("NVIDIA GH200 120GB", "h100-96gb"),
+            ("NVIDIA GH200 144G HBM3e", "gh200-144gb"),
+            ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-blackwell"),
+            ("NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition", "rtx-pro-6000-blackwell"),
+            ("NVIDIA RTX PRO 5000 Blackwell", "rtx-pro-5000-blackwell"),
+            ("NVIDIA RTX PRO 4500 Blackwell", "rtx-pro-4500-blackwell"),
+            ("NVIDIA PG506-232", "pg506-96gb"),
+            ("NVIDIA Thor", "jetson-thor-igpu"),
+        ],
     )
-    def test_the_nearest_name(self, typed: str, meant: str | None) -> None:
-        assert nearest_model(typed) == meant
+    def test_each_variant_has_its_name(self, product: str, key: str) -> None:
+        assert find_model(product)[0].key == key
+
+    @pytest.mark.parametrize(
+        ("typed", "meant"),
+        [
+            ("h100", ("h100-80gb", "h100-94gb", "h100-96gb")),
+            ("A100", ("a100-40gb", "a100-80gb")),
+            ("gh200", ("h100-96gb", "gh200-144gb")),
+            ("a100-80g", ("a100-80gb", "a100-40gb")),
+            ("h100-94g", ("h100-94gb", "h100-96gb", "h100-64gb")),
+            ("H100-80GB", ("h100-80gb", "h100-94gb", "h100-96gb")),
+            ("h100-80", ("h100-80gb", "h100-94gb", "h100-96gb")),
+            ("h10", ("h100-80gb", "h100-94gb", "h100-96gb")),
+            ("h010", ("h100-80gb", "h100-94gb", "h100-96gb")),
+            ("rtx pro 6000", ("rtx-pro-6000-blackwell",)),
+            ("NVIDIA A100-SXM-64GB", ("a100-40gb", "a100-80gb")),
+        ],
+    )
+    def test_models_of_the_same_line_are_offered(self, typed: str, meant: tuple[str, ...]) -> None:
+        assert nearest_models(typed) == meant
+
+    @pytest.mark.parametrize(
+        "typed",
+        [
+            "?",
+            "",
+            "NVIDIA GeForce RTX 4090",
+            "NVIDIA GeForce RTX 2080 Ti",
+            "NVIDIA GB10",
+            "Tesla P100-PCIE-16GB",
+            "Tesla T5",
+            "NVIDIA L20",
+            "NVIDIA RTX A6000",
+            "Quadro RTX 6000",
+            "NVIDIA RTX PRO 500 Blackwell Embedded GPU",
+            "NVIDIA RTX PRO 5000 Blackwell Generation Laptop GPU",
+        ],
+    )
+    def test_of_another_line_nothing_is_offered(self, typed: str) -> None:
+        """Not even what looks alike: another GPU's memory and MIG profiles would be planned for."""
+        assert find_model(typed) is None
+        assert nearest_models(typed) == ()
+
+    @pytest.mark.parametrize(
+        "name", ["GRID A100D-40C", "GRID T4-2B4", "NVIDIA A40-8Q", "NVIDIA A40-48", "NVIDIA H100-1-10CME", "NVIDIA-L40S-48Q"]
+    )
+    def test_a_vgpu_is_not_its_gpu(self, name: str) -> None:
+        assert is_vgpu(name)
+        assert find_model(name) is None
+        assert nearest_models(name) == ()
+
+    @pytest.mark.parametrize("key", model_keys())
+    def test_no_model_is_taken_for_a_vgpu(self, key: str) -> None:
+        assert not any(map(is_vgpu, (key, *model(key).products)))
+        assert series_of(key)
+
+    def test_models_of_the_stack_come_first(self) -> None:
+        assert nearest_models("rtx-a6k", ["rtx-a6000"]) == ("rtx-a6000",)
+        assert nearest_models("h100", ["h100-next"])[:2] == ("h100-next", "h100-80gb")
 
 
 class TestAzureSizes:

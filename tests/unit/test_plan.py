@@ -35,6 +35,8 @@ MIXED_SLICED_RENAMED = {
     "cut": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}, "timeSlicing": {"replicas": 3, "renameByDefault": True}}}
 }
 
+SERVER_EDITION = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+
 
 def _pools(*pools: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": f"p{number}", "vmSize": A100, "count": 1, **pool} for number, pool in enumerate(pools)]
@@ -231,7 +233,7 @@ class TestExpectedLabels:
 
     def test_a_product_that_just_fits_a_label_is_expected(self) -> None:
         sharing = {"cut": {"mig": {"layout": {"1g.24gb": 4}, "timeSlicing": {"replicas": 2}}}}
-        product = _gfd(pool_of(existing({"gpuModel": "rtx-pro-6000-blackwell"}, sharing=sharing)))["gpu.product"]
+        product = _gfd(pool_of(existing({"gpuModel": SERVER_EDITION}, sharing=sharing)))["gpu.product"]
         assert product == "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition-MIG-1g.24gb-SHARED"
         assert len(product) == 63
 
@@ -291,6 +293,19 @@ class TestNvml:
             (2, "disabled", {}),
             (3, "disabled", {}),
         ]
+
+    @pytest.mark.parametrize(
+        ("key", "product"),
+        [
+            ("rtx-pro-6000-blackwell", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"),
+            ("a800-80gb", "NVIDIA A800-SXM4-80GB"),
+        ],
+    )
+    def test_each_form_factor_of_a_model_is_that_model(self, key: str, product: str) -> None:
+        pool = pool_of(existing({"gpuModel": key}))
+        assert product in pool.nvml.products
+        assert "gpu.product" not in _gfd(pool)
+        assert pool_of(existing({"gpuModel": product})).nvml.products == (product,)
 
     def test_a_model_without_a_known_form_factor_lists_its_products(self) -> None:
         nvml = pool_of(magnum()).nvml

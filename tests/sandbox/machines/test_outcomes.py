@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sandbox.machines import objects
+from sandbox.machines import kubelet, objects
 from sandbox.machines.outcomes import Creating, Finished, InitCrash, InitWaiting, Outcome, Up, pod_address, pod_status
 
 FROM_LOG = "FallbackToLogsOnError"
@@ -172,3 +173,12 @@ def test_a_container_that_ends_again_has_ended_now_and_what_was_told_stays(monke
     assert status(Up({"c2": "it broke"}), old=first) == first
     again = status(Up({"c2": "it broke"}), old=first, restarts=1)["containerStatuses"][1]
     assert again["lastState"]["terminated"]["finishedAt"] == "now"
+
+
+@pytest.mark.parametrize(
+    ("amount", "rejected"), [("1", False), ("2", True), ("1k", True), ("2e0", True), (2, True), ("0", False)]
+)
+def test_more_than_one_share_of_a_request_is_rejected_in_any_notation(amount: str | int, rejected: bool) -> None:  # noqa: FBT001
+    pod = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": amount}}}]}}
+    context = SimpleNamespace(pod=pod, machine=SimpleNamespace(one_per_request={"nvidia.com/gpu"}))
+    assert (kubelet._rejected(context) is not None) is rejected
