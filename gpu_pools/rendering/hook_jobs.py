@@ -25,6 +25,7 @@ _NOBODY: Final = 65534
 #: What the programs share, in the order in which one needs the other; the lines that import it are left out.
 _SHARED: Final = ("pod_api.py", "node_traces.py")
 _IMPORT: Final = re.compile(r"^from gpu_pools\.(?:rendering|verifier)\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+_FUTURE: Final = "from __future__ import annotations\n"
 _DAY_SECONDS: Final = 86400
 
 
@@ -45,18 +46,18 @@ class Hook:
     stopped: int = 0
 
 
-def program_text(file: str, *, reads_amounts: bool = False) -> str:
+def program_text(file: str, readers: Sequence[str] = ()) -> str:
     """A program of this package together with what it shares with others, as one text.
 
     Args:
         file: of the program.
-        reads_amounts: whether it needs the reader of Kubernetes' amounts. That comes first, since its text begins with an
-            import from ``__future__``.
+        readers: files of the verifier's package that it needs, which need nothing themselves.
     """
-    folder = resources.files("gpu_pools.rendering")
-    files = [resources.files("gpu_pools.verifier") / "quantities.py"] if reads_amounts else []
-    files += [folder / name for name in (*_SHARED, file)]
-    return "".join(_IMPORT.sub("", one.read_text(encoding="utf-8")) for one in files)
+    folder, verifier = resources.files("gpu_pools.rendering"), resources.files("gpu_pools.verifier")
+    files = [*(verifier / name for name in readers), *(folder / name for name in (*_SHARED, file))]
+    text = "".join(_IMPORT.sub("", one.read_text(encoding="utf-8")) for one in files)
+    # It must stand at the very top, and each reader begins with it.
+    return f"{_FUTURE}{text.replace(_FUTURE, '')}" if readers else text
 
 
 def account_objects(

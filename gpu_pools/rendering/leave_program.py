@@ -31,6 +31,7 @@ from gpu_pools.rendering.node_traces import (
     take_condition,
 )
 from gpu_pools.rendering.pod_api import request
+from gpu_pools.verifier.nfd_rules import names_of_setters
 from gpu_pools.verifier.quantities import read_count
 
 OFF = "all-disabled"
@@ -93,13 +94,6 @@ def notes(node: dict[str, Any]) -> dict[str, str]:
 def by_nfd(node: dict[str, Any], key: str) -> bool:
     """Whether NFD takes a label for its own."""
     return any(key in text.split(",") for name, text in notes(node).items() if name.endswith(BY_NFD))
-
-
-def sets_label(rule: dict[str, Any], key: str) -> bool:
-    """Whether a NodeFeatureRule names a label: as a key of `labels`, or at the start of a line of `labelsTemplate`."""
-    entries = [one for one in rule.get("spec", {}).get("rules") or [] if isinstance(one, dict)]
-    lines = [line.strip() for one in entries for line in str(one.get("labelsTemplate") or "").splitlines()]
-    return any(key in (one.get("labels") or ()) for one in entries) or any(line.startswith(f"{key}=") for line in lines)
 
 
 def is_in(node: dict[str, Any], pools: dict[str, dict[str, str]]) -> bool:
@@ -373,7 +367,7 @@ class Leaving:
         if since == now:
             tell(f"{name}: waiting until NFD removes the label {key}")
         waited = now - since
-        rules = [one["metadata"]["name"] for one in listed(RULES) if sets_label(one, key)] if waited > NAMED_SECONDS else []
+        rules = names_of_setters(listed(RULES), key) if waited > NAMED_SECONDS else []
         if rules:
             message = (
                 f"{name}: NFD still sets the label {key} after {NAMED_SECONDS:.0f} s, since it is named by NodeFeatureRule "

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
 
 NAME: Final = "gpu-pools-leave"
+#: What its program needs of the verifier's package.
+READERS: Final = ("quantities.py", "nfd_rules.py")
 #: Of pools that are declared no longer.
 REMOVED: Final = f"{NAME}-removed-pools"
 #: Longer than the program allows itself, and shorter than Helm is given (components/_helm.py).
@@ -70,5 +72,5 @@ def _job(settings: Settings, name: str, moment: str, stage: str) -> dict[str, An
         pool.name: dict(pool.placement.node_selector) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)
     }
     arguments = [stage, RELEASE_NAMESPACE, json.dumps(pools, sort_keys=True), name]
-    command = ["python3", "-I", "-S", "-c", program_text("leave_program.py", reads_amounts=True), *arguments]
+    command = ["python3", "-I", "-S", "-c", program_text("leave_program.py", READERS), *arguments]
     return hook_job(Hook(name, moment, _SECONDS, STOPPED), settings, command, NAME)

@@ -18,6 +18,7 @@ import pytest
 
 from gpu_pools.rendering import leave_program, node_traces
 from gpu_pools.rendering.hook_jobs import program_text
+from gpu_pools.rendering.node_leaving import READERS
 from gpu_pools.rendering.leave_program import (
     ABSENT,
     ABSENT_SECONDS,
@@ -628,11 +629,13 @@ def test_without_the_operator_there_is_nothing_to_do(run: Callable[..., int]) ->
 
 
 def test_its_text_has_the_reader_of_amounts_and_runs_with_python_alone() -> None:
-    program = program_text("leave_program.py", reads_amounts=True)
+    program = program_text("leave_program.py", READERS)
     ended = subprocess.run([sys.executable, "-I", "-S", "-c", program, "neither"], capture_output=True, text=True, check=False)
     assert "ImportError" not in ended.stderr
     assert "SyntaxError" not in ended.stderr
+    assert "NameError" not in ended.stderr
     space: dict[str, Any] = {"__name__": "leave"}
     exec(compile(program, "leave", "exec"), space)  # noqa: S102 - our own
     assert space["holds"](pod("a", "n", {"limits": {"nvidia.com/gpu": "1k"}}))
+    assert space["names_of_setters"]([{"metadata": {"name": "r"}, "spec": {"rules": [{"labels": {"a": "b"}}]}}], "a") == ["r"]
     assert "{{" not in program
