@@ -18,7 +18,6 @@ import pytest
 
 from gpu_pools.rendering import leave_program, node_traces
 from gpu_pools.rendering.hook_jobs import program_text
-from gpu_pools.rendering.node_leaving import READERS
 from gpu_pools.rendering.leave_program import (
     ABSENT,
     ABSENT_SECONDS,
@@ -52,6 +51,7 @@ from gpu_pools.rendering.leave_program import (
     state_of,
     waits_for,
 )
+from gpu_pools.rendering.node_leaving import READERS
 from gpu_pools.rendering.node_traces import CONDITION, LEAVING, PLUGIN
 
 if TYPE_CHECKING:
