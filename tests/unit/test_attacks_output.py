@@ -200,6 +200,7 @@ _OWN_WORDS = {
     "sandbox/real_node/keeper.py",
     "sandbox/system/private_network.py",
     "sandbox/toolchain/__main__.py",
+    "sandbox/toolchain/packages.py",
     "gpu_pools/verifier/archive.py",
 }
 
