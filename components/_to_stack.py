@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import pulumi
-
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.settings import NAMESPACE
-from gpu_pools.text.errors import InvalidStackError, Problem, Problems
+from gpu_pools.text.errors import InvalidStackError, Problem, Problems, show
 
+from ._known import refuse_output
 from ._outputs import put_off
 
 #: Where the arguments of a pool or cluster that is used alone stand in the stack that it is planned as.
@@ -103,29 +102,22 @@ def pool_keys(pool: object, where: str) -> dict[str, Any]:
         where: it stands, for messages.
 
     Raises:
-        InvalidStackError: if the pool or its sharing is an Output, which nothing can be planned with.
+        InvalidStackError: if it is no pool, or it or its sharing is an Output, which nothing can be planned with.
     """
-    _refuse_output(pool, where)
+    refuse_output(pool, where)
     if (declared := getattr(pool, "written", None)) is not None:
         return dict(declared)
+    if not isinstance(pool, Mapping):
+        message = f"{show(pool)} is not a pool"
+        remedy = "Declare it: in Python AksPool, MagnumPool or ExistingPool, elsewhere a mapping with a name."
+        raise InvalidStackError([Problem(where, message, "a component that declares a pool, or a mapping", remedy)])
     given: Any = pool
     written: dict[str, Any] = put_off(stack_keys(given, *_OF_POOLS))
     sharing = given.get("sharing")
-    _refuse_output(sharing, f"{where}.sharing")
+    refuse_output(sharing, f"{where}.sharing")
     held = getattr(sharing, "written", sharing)
     written["sharing"] = stack_keys(held, *OF_SHARING) if isinstance(held, dict) else held
     return written
-
-
-def _refuse_output(value: object, where: str) -> None:
-    if isinstance(value, pulumi.Output):
-        problem = Problem(
-            where,
-            "is an Output that is not known before the deploy",
-            "in Python the component itself, or a mapping; elsewhere `declared` of one whose arguments are all known",
-            "What only the deploy knows, as a subnet, goes to the component that makes the nodes: node_subnet, pod_subnet.",
-        )
-        raise InvalidStackError([problem])
 
 
 def plan_alone(

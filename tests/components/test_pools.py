@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
+from components._not_known_yet import not_known_yet
 from components.aks import AksGpuNodePool
 from components.gpu_operator import GpuOperator
 from components.magnum import MagnumGpuNodePool
@@ -256,10 +257,37 @@ def test_programs_of_before_hand_the_plan_over_among_the_arguments(run: Run) -> 
     assert len(run(program).of("Release")) == 2
 
 
-def test_a_pool_that_only_the_deploy_knows_is_refused(run: Run) -> None:
-    def program() -> None:
-        GpuOperator("op", {"pools": [aks("nb", {"exclusive": {}}).declared]})
+def test_what_a_declaration_says_of_itself_is_taken(run: Run) -> None:
+    """`declared` and `mig_strategy` are outputs that are known: what the pages say may be handed over so is taken."""
+    held: list[GpuOperator] = []
 
-    assert "GpuOperator(op).pools[0]: is an Output that is not known before the deploy" in _refused(run, program)
-    sharing = "AksPool(nb).sharing: is an Output that is not known before the deploy"
-    assert sharing in _refused(run, lambda: aks("nb", TimeSlicing("s", {"replicas": 2}).declared))
+    def program() -> None:
+        sharing = TimeSlicing("s", {"replicas": 2}).declared
+        pool = aks("nb", sharing)
+        held.append(GpuOperator("op", {"pools": [pool.declared]}))
+        made = {**PLACE, "pool": pool.declared, "mig_strategy": held[0].mig_strategy, "config_keys": held[0].config_keys}
+        AksGpuNodePool("nb", made)  # type: ignore[arg-type]
+
+    recorder = run(program)
+    assert held[0].planned.pools[0].config_key in held[0].planned.device_plugin_configs
+    (pool,) = recorder.of("AgentPool")
+    assert pool.inputs["nodeLabels"]["nvidia.com/device-plugin.config"] == held[0].planned.pools[0].config_key
+
+
+def test_a_pool_that_only_the_deploy_knows_is_refused(run: Run) -> None:
+    said = _refused(run, lambda: aks("nb", not_known_yet()))
+    assert "AksPool(nb).sharing: is an Output, and must be known before the deploy: the preview does not know it" in said
+    assert "in Python the component itself, or a mapping" in said
+
+
+def test_what_is_no_pool_is_refused_by_its_place(run: Run) -> None:
+    said = _refused(run, lambda: GpuOperator("op", {"pools": ["nb"]}))  # type: ignore[list-item]
+    assert 'GpuOperator(op).pools[0]: "nb" is not a pool' in said
+
+
+def test_a_secret_is_no_mig_strategy(run: Run) -> None:
+    """It would be shown in labels."""
+    place: Any = {**PLACE, "mig_strategy": pulumi.Output.secret("single")}
+    pool: Any = {"name": "nb", "vm_size": A100, "count": 1, "sharing": {"exclusive": {}}}
+    said = _refused(run, lambda: AksGpuNodePool("nb", {**place, "pool": pool}))
+    assert "AksGpuNodePool(nb).mig_strategy: is an Output, and must be known before the deploy: it is a secret" in said
