@@ -5,7 +5,6 @@ unchanged. A pool that is used alone is planned as a stack of one pool, pools th
 then name the component instead of a place in a stack file.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.settings import NAMESPACE
+from gpu_pools.stack.spelled import Spelled, to_stack_key
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems, show
 
 from ._known import refuse_output
@@ -52,7 +52,7 @@ def stack_keys(args: Mapping[str, Any], *nested: str) -> dict[str, Any]:
         args: component arguments.
         nested: keys whose values are mappings or lists of mappings with such keys themselves; labels and layouts are not.
     """
-    return {_camel(key): _inner(value, nested) if key in nested else value for key, value in args.items()}
+    return {to_stack_key(key): _inner(value, nested) if key in nested else value for key, value in args.items()}
 
 
 def stack_config(sections: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def stack_config(sections: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidStackError: if a section is given twice, with its namespace and without.
     """
-    full = [key if ":" in key else f"{NAMESPACE}:{_camel(key)}" for key in sections]
+    full = [key if ":" in key else _with_namespace(to_stack_key(key)) for key in sections]
     twice = [key for key, count in Counter(full).items() if count > 1]
     if twice:
         message = "is given twice, with its namespace and without, or in two spellings"
@@ -90,7 +90,7 @@ def _in_stack_keys(value: object) -> object:
         return [_in_stack_keys(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    keys = {key: _camel(key) if isinstance(key, str) else key for key in value}
+    keys = {key: to_stack_key(key) if isinstance(key, str) else key for key in value}
     return {keys[key]: inner if keys[key] in _OTHERS else _in_stack_keys(inner) for key, inner in value.items()}
 
 
@@ -181,7 +181,7 @@ def located_in(what: str, places: Mapping[str, str]) -> Iterator[None]:
 
 def sections_in(sections: Mapping[str, Any], argument: str = "") -> dict[str, str]:
     """For `located_in`: sections that are arguments, or keys of one; each place says the key as it was written."""
-    places = {f"{NAMESPACE}:{_camel(key)}": f"{argument}.{key}" for key in sections if ":" not in key}
+    places = {f"{NAMESPACE}:{to_stack_key(key)}": f"{argument}.{key}" for key in sections if ":" not in key}
     return {**places, f"{NAMESPACE}:": f"{argument}."}
 
 
@@ -290,8 +290,9 @@ def _inner(value: object, nested: tuple[str, ...]) -> object:
     return [_inner(entry, nested) for entry in value] if isinstance(value, list) else value
 
 
-def _camel(key: str) -> str:
-    return re.sub(r"_([a-z])", lambda match: match[1].upper(), key)
+def _with_namespace(key: str) -> str:
+    full = f"{NAMESPACE}:{key}"
+    return Spelled(full, f"{NAMESPACE}:{key.written}") if isinstance(key, Spelled) else full
 
 
 def _relocated(problem: Problem, what: str, places: Mapping[str, str]) -> Problem:

@@ -228,6 +228,40 @@ def test_a_pool_that_the_operator_knows_not_or_otherwise_is_refused(run: Run, po
     assert f"AksGpuNodePool(nb){said}" in _refused(run, program)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"vm_sise": A100}, ["vm_sise: unknown key `vm_sise`", "Did you mean `vm_size`?", "vm_size: is missing", "os_disk_type"]),
+        ({"vmSise": A100}, ["vmSise: unknown key `vmSise`", "Did you mean `vmSize`?", "vmSize: is missing", "osDiskType"]),
+        ({"vm_size": A100, "osdisktype": "x"}, ["osdisktype: unknown key `osdisktype`", "Did you mean `os_disk_type`?"]),
+        ({"vm_size": A100, "spot": {"max_prise": 1}}, [".spot.max_prise: unknown", "Did you mean `max_price`?"]),
+        ({"vmSize": A100, "spot": {"maxPrise": 1}}, [".spot.maxPrise: unknown", "Did you mean `maxPrice`?"]),
+    ],
+)
+def test_a_misspelt_key_is_told_as_it_was_written(run: Run, given: dict[str, Any], said: list[str]) -> None:
+    """Python's words come back as Python's words, a stack file's as a stack file's."""
+    pool: Any = {"name": "nb", "count": 1, "sharing": {"exclusive": {}}, **given}
+    text = _refused(run, lambda: AksGpuNodePool("nb", {**PLACE, "pool": pool}))
+    assert [one for one in said if one not in text] == []
+
+
+def test_a_misspelt_section_is_told_as_it_was_written(run: Run) -> None:
+    config: Any = {"node_feature_discovry": {}, "operator": {"kubelet_sync_secs": 3}}
+    pool: Any = {
+        "name": "nb",
+        "vm_size": A100,
+        "count": 1,
+        "sharing": {"time_slicing": {"replicas": 2, "rename_by_defualt": True}},
+    }
+    text = _refused(run, lambda: GpuOperator("op", {"pools": [pool], "config": config}))
+    assert "GpuOperator(op).config.node_feature_discovry: unknown key `node_feature_discovry`" in text
+    assert "Did you mean `node_feature_discovery`?" in text
+    assert "unknown key `kubelet_sync_secs`" in text
+    assert "Did you mean `kubelet_sync_seconds`?" in text
+    assert "rename_by_defualt: unknown key `rename_by_defualt`" in text
+    assert "Did you mean `rename_by_default`?" in text
+
+
 def test_pools_are_said_once(run: Run) -> None:
     pool: Any = {"name": "nb", "vmSize": A100, "count": 1, "sharing": {"exclusive": {}}}
     text = _refused(run, lambda: GpuOperator("op", {"pools": [pool], "config": {"pools": []}}))
