@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
+import venv
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +18,7 @@ from sandbox.__main__ import main
 from sandbox.cli import commands
 from sandbox.stack import stand_ins, state
 from sandbox.stack.engine import Engine
+from sandbox.stack.names import PROJECT
 from sandbox.stack.stand_ins import Attached
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
@@ -172,3 +175,47 @@ class TestTheEnginesCopy:
         sandbox.stack_file.write_text(f"# why\n{STACK}")
         state.prepare(sandbox)
         assert sandbox.config_file.read_text().startswith("# why\nconfig:\n")
+
+
+class TestAVirtualEnvironmentOfAProgram:
+    """The language host of the sandbox does not hear of it: the first Python on PATH ran the program, without its packages."""
+
+    @staticmethod
+    def _pulumi(folder: Path) -> subprocess.CompletedProcess[str]:
+        """`pulumi` of `make shell`, in a folder; a script plays the engine, and says which Python it would find."""
+        program = folder / "engine"
+        program.write_text("#!/bin/sh\ncommand -v python3\n")
+        program.chmod(0o755)
+        around = {
+            "GPU_POOLS_PROJECT": str(PROJECT),
+            "GPU_POOLS_PYTHON": sys.executable,
+            "GPU_POOLS_PULUMI": str(program),
+            "PATH": "/usr/bin:/bin",
+        }
+        command = [PROJECT / "sandbox" / "on_path" / "pulumi", "preview"]
+        return subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, check=False, timeout=60)
+
+    @pytest.mark.parametrize(
+        "runtime",
+        [
+            "runtime: {name: python, options: {virtualenv: ../own}}",
+            "runtime:\n  name: python\n  options:\n    toolchain: pip\n    virtualenv: ../own",
+        ],
+    )
+    def test_its_python_runs_the_program(self, tmp_path: Path, runtime: str) -> None:
+        venv.create(tmp_path / "own", with_pip=False)
+        (tmp_path / "program").mkdir()
+        (tmp_path / "program" / "Pulumi.yaml").write_text(f"name: one\n{runtime}\n")
+        done = self._pulumi(tmp_path / "program")
+        assert done.stdout.strip() == str(tmp_path / "own" / "bin" / "python3"), done.stderr
+
+    @pytest.mark.parametrize("runtime", ["runtime: python", "runtime: {name: yaml}", "runtime: [", ""])
+    def test_a_program_without_one_has_the_python_of_the_path(self, tmp_path: Path, runtime: str) -> None:
+        (tmp_path / "Pulumi.yaml").write_text(f"name: one\n{runtime}\n")
+        assert self._pulumi(tmp_path).stdout.strip() in {"/usr/bin/python3", "/bin/python3", ""}
+
+    def test_one_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "Pulumi.yaml").write_text("name: one\nruntime: {name: python, options: {virtualenv: none}}\n")
+        done = self._pulumi(tmp_path)
+        assert done.returncode == 1
+        assert f"{tmp_path / 'none'}: no virtual environment" in done.stderr
