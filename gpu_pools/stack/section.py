@@ -234,7 +234,8 @@ class Section:
         for key in self._values:
             if key in self._known:
                 continue
-            near, written = difflib.get_close_matches(key, self._known, n=1), written_key(key)
+            near = difflib.get_close_matches(key, self._known, n=1)
+            written = written_key(key)
             if key in _BELONGS:
                 remedy = f"`{written}` belongs to {_BELONGS[key]}."
             elif near:
