@@ -123,6 +123,7 @@ def preview(stack: str, progress: Progress, save: Path | None = None, policies: 
         if save is not None:
             with progress.step(f"pulumi preview --stack {stack}"):
                 engine.save_preview(save, policies)
+            _see_that_everything_lives(sandbox)
         elif not _has_succeeded(engine, "preview", "--diff", "--suppress-permalink=true"):
             message = f"pulumi preview of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause; nothing was changed.")
