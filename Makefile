@@ -24,31 +24,32 @@ RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv first tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-night test-all unit lint bench
+.PHONY: help venv first known tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-night test-all unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 venv: $(VENV)/.installed ## make the Python environment
 
-# Of Azure's SDK only what is used here is compiled: its other 250 services would take longer than all else. What Python cannot
-# compile stays as it is, as with pip.
-UNUSED = pulumi_azure_native/(?!_|alertsmanagement|authorization|containerservice|dashboard|monitor|network|resources)[a-z]+/
 $(VENV)/.installed: hashes.txt
-	@echo "• Installing the Python packages (about a minute the first time)"
 	@$(NEW_ENOUGH)
-	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes -r hashes.txt
-	@$(VENV)/bin/python -m compileall -qq -x '$(UNUSED)' $(VENV)/lib || true
-	@touch $@
+	@$(HOLD) $(PYTHON) -m sandbox.toolchain.packages $(VENV)
 
 # Programs are made beside the Python packages, which leave a core idle: by any Python, since that takes nothing but its own library.
+# Where a program cannot be had, nothing is waited for.
 first:
 	@test -e $(VENV)/.installed || { $(NEW_ENOUGH) && { \
 		$(MAKE) --no-print-directory venv & packages=$$!; \
 		trap 'kill $$packages 2>/dev/null' INT TERM; \
 		$(HOLD) $(PYTHON) -m sandbox.toolchain --platform; programs=$$?; \
-		wait $$packages && exit $$programs; }; }
+		test $$programs -eq 0 || kill $$packages 2>/dev/null; \
+		wait $$packages; packages=$$?; \
+		test $$programs -eq 0 || exit $$programs; exit $$packages; }; }
+
+# Before anything is installed for a stack that does not exist.
+known:
+	@$(NEW_ENOUGH)
+	@$(PYTHON) -m sandbox.stack.names "$(STACK)"
 
 tools: first venv ## find, download or build the programs
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain
@@ -57,11 +58,11 @@ tools: first venv ## find, download or build the programs
 plugins: first venv ## have Pulumi itself download the real Kubernetes and openstack plugins: from a mirror, say
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain --plugins
 
-up: first venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev), with live dashboards (OBSERVE=1)
+up: known first venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev), with live dashboards (OBSERVE=1)
 	@$(RUN) up $(STACK) $(if $(NODES),--nodes $(NODES)) $(if $(OBSERVE),--observe)
 
 ifdef PR
-preview: venv
+preview: known venv
 	@mkdir -p $(CHANGE)
 	@.ci/before "$(BASE)" stacks/Pulumi.$(STACK).yaml $(CHANGE)/before.yaml
 	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl --policies $(LEVELS) >&2
@@ -72,32 +73,32 @@ preview: venv
 		$(if $(MAX_MORE_GPUS),--max-more-gpus "$$MAX_MORE_GPUS") $(if $(MAX_MORE_COST),--max-more-cost "$$MAX_MORE_COST") \
 		--json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
 else
-preview: venv ## show what `up` would do; needs no cloud account
+preview: known venv ## show what `up` would do; needs no cloud account
 	@$(RUN) preview $(STACK)
 endif
 
-status: venv ## declared, expected and observed, node by node
+status: known venv ## declared, expected and observed, node by node
 	@$(RUN) status $(STACK)
 
-verify: venv ## what the verifiers on the nodes of STACK have reported (JSON=file, HTML=file)
+verify: known venv ## what the verifiers on the nodes of STACK have reported (JSON=file, HTML=file)
 	@$(RUN) verify $(STACK) $(if $(JSON),--json $(JSON)) $(if $(HTML),--html $(HTML))
 
-scale: venv ## play the autoscaler: POOL=<name> COUNT=<n>
+scale: known venv ## play the autoscaler: POOL=<name> COUNT=<n>
 	@$(RUN) scale $(STACK) $(POOL) $(COUNT)
 
-disturb: venv ## have operations of STACK's Magnum be slow, fail or be lost: SECONDS=60 FAIL="pool …" LOSE="pool …"; without: none
+disturb: known venv ## have operations of STACK's Magnum be slow, fail or be lost: SECONDS=60 FAIL="pool …" LOSE="pool …"; without: none
 	@$(RUN) disturb $(STACK) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(FAIL),--fail $(FAIL)) $(if $(LOSE),--lose $(LOSE))
 
-openstack: venv ## the real openstack client, STACK on Magnum: ARGS="coe nodegroup list gpu-dev"
+openstack: known venv ## the real openstack client, STACK on Magnum: ARGS="coe nodegroup list gpu-dev"
 	@$(RUN) openstack $(STACK) $(ARGS)
 
-shell: venv ## a shell with kubectl, pulumi and the stand-ins of STACK; or one command: ARGS="kubectl get nodes"
+shell: known venv ## a shell with kubectl, pulumi and the stand-ins of STACK; or one command: ARGS="kubectl get nodes"
 	@$(RUN) shell $(STACK) $(ARGS)
 
 gpu-node: first venv ## a stack on a real node with this machine's own GPUs, as root: declared, changed, broken (OUT=folder); or measured (COSTS=1), or changed node by node (ROLLOUT=1)
 	@$(RUN) gpu-node $(if $(OUT),--out $(OUT)) $(if $(COSTS),--costs) $(if $(ROLLOUT),--rollout)
 
-down: venv ## destroy STACK and stop everything it started
+down: known venv ## destroy STACK and stop everything it started
 	@$(RUN) down $(STACK)
 
 clean: ## stop every sandbox, remove its state and the Python environment

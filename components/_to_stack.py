@@ -5,20 +5,19 @@ unchanged. A pool that is used alone is planned as a stack of one pool, pools th
 then name the component instead of a place in a stack file.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import pulumi
-
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.settings import NAMESPACE
-from gpu_pools.text.errors import InvalidStackError, Problem, Problems
+from gpu_pools.stack.spelled import Spelled, to_stack_key
+from gpu_pools.text.errors import InvalidStackError, Problem, Problems, show
 
+from ._known import refuse_output
 from ._outputs import put_off
 
 #: Where the arguments of a pool or cluster that is used alone stand in the stack that it is planned as.
@@ -53,7 +52,7 @@ def stack_keys(args: Mapping[str, Any], *nested: str) -> dict[str, Any]:
         args: component arguments.
         nested: keys whose values are mappings or lists of mappings with such keys themselves; labels and layouts are not.
     """
-    return {_camel(key): _inner(value, nested) if key in nested else value for key, value in args.items()}
+    return {to_stack_key(key): _inner(value, nested) if key in nested else value for key, value in args.items()}
 
 
 def stack_config(sections: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def stack_config(sections: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidStackError: if a section is given twice, with its namespace and without.
     """
-    full = [key if ":" in key else f"{NAMESPACE}:{_camel(key)}" for key in sections]
+    full = [key if ":" in key else _with_namespace(to_stack_key(key)) for key in sections]
     twice = [key for key, count in Counter(full).items() if count > 1]
     if twice:
         message = "is given twice, with its namespace and without, or in two spellings"
@@ -91,7 +90,7 @@ def _in_stack_keys(value: object) -> object:
         return [_in_stack_keys(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    keys = {key: _camel(key) if isinstance(key, str) else key for key in value}
+    keys = {key: to_stack_key(key) if isinstance(key, str) else key for key in value}
     return {keys[key]: inner if keys[key] in _OTHERS else _in_stack_keys(inner) for key, inner in value.items()}
 
 
@@ -103,29 +102,22 @@ def pool_keys(pool: object, where: str) -> dict[str, Any]:
         where: it stands, for messages.
 
     Raises:
-        InvalidStackError: if the pool or its sharing is an Output, which nothing can be planned with.
+        InvalidStackError: if it is no pool, or it or its sharing is an Output, which nothing can be planned with.
     """
-    _refuse_output(pool, where)
+    refuse_output(pool, where)
     if (declared := getattr(pool, "written", None)) is not None:
         return dict(declared)
+    if not isinstance(pool, Mapping):
+        message = f"{show(pool)} is not a pool"
+        remedy = "Declare it: in Python AksPool, MagnumPool or ExistingPool, elsewhere a mapping with a name."
+        raise InvalidStackError([Problem(where, message, "a component that declares a pool, or a mapping", remedy)])
     given: Any = pool
     written: dict[str, Any] = put_off(stack_keys(given, *_OF_POOLS))
     sharing = given.get("sharing")
-    _refuse_output(sharing, f"{where}.sharing")
+    refuse_output(sharing, f"{where}.sharing")
     held = getattr(sharing, "written", sharing)
     written["sharing"] = stack_keys(held, *OF_SHARING) if isinstance(held, dict) else held
     return written
-
-
-def _refuse_output(value: object, where: str) -> None:
-    if isinstance(value, pulumi.Output):
-        problem = Problem(
-            where,
-            "is an Output that is not known before the deploy",
-            "in Python the component itself, or a mapping; elsewhere `declared` of one whose arguments are all known",
-            "What only the deploy knows, as a subnet, goes to the component that makes the nodes: node_subnet, pod_subnet.",
-        )
-        raise InvalidStackError([problem])
 
 
 def plan_alone(
@@ -189,7 +181,7 @@ def located_in(what: str, places: Mapping[str, str]) -> Iterator[None]:
 
 def sections_in(sections: Mapping[str, Any], argument: str = "") -> dict[str, str]:
     """For `located_in`: sections that are arguments, or keys of one; each place says the key as it was written."""
-    places = {f"{NAMESPACE}:{_camel(key)}": f"{argument}.{key}" for key in sections if ":" not in key}
+    places = {f"{NAMESPACE}:{to_stack_key(key)}": f"{argument}.{key}" for key in sections if ":" not in key}
     return {**places, f"{NAMESPACE}:": f"{argument}."}
 
 
@@ -298,8 +290,9 @@ def _inner(value: object, nested: tuple[str, ...]) -> object:
     return [_inner(entry, nested) for entry in value] if isinstance(value, list) else value
 
 
-def _camel(key: str) -> str:
-    return re.sub(r"_([a-z])", lambda match: match[1].upper(), key)
+def _with_namespace(key: str) -> str:
+    full = f"{NAMESPACE}:{key}"
+    return Spelled(full, f"{NAMESPACE}:{key.written}") if isinstance(key, Spelled) else full
 
 
 def _relocated(problem: Problem, what: str, places: Mapping[str, str]) -> Problem:

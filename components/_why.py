@@ -25,6 +25,7 @@ from gpu_pools.evidence.shared_text import summary
 from gpu_pools.evidence.table import findings
 from gpu_pools.evidence.verdicts import Evidence, Snapshot, Verdict, judge
 from gpu_pools.evidence.waiting import waiting
+from gpu_pools.text.pages import name_page
 
 # Not first when they are needed: once the program is over, and only the engine still at work, its folder is no longer searched.
 from . import _log
@@ -90,7 +91,7 @@ def why(failed: Failed) -> str:
         "Where to look:",
         f"  what each node's verifier found: python -m gpu_pools evidence {stack} (in the sandbox: make verify STACK={stack})",
         f"  what the verifiers say: kubectl logs --namespace {namespace} --selector {pool['podSelector']} --all-containers",
-        "  what causes and remedies mean: docs/reference/verification.md",
+        f"  what causes and remedies mean: {name_page('reference/verification.md')}",
     ]
     return "\n".join(lines)
 

@@ -39,6 +39,7 @@ from ._azure_arguments import arguments
 from ._config_keys import after_operator, once_agreed, pool_plan
 from ._entra_login import try_login
 from ._held import held_hook
+from ._known import known_args
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
@@ -90,6 +91,7 @@ class AksCluster(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments, or that Azure lacks; with Entra ID, if nobody is
                 logged in.
         """
+        args = known_args(f"AksCluster({name})", args, AksClusterArgs)
         settings = planned or _cluster_settings(f"AksCluster({name})", args)
         super().__init__("gpu-pools:index:AksCluster", name, None, opts)
         with located_in(f"AksCluster({name})", ALONE):
@@ -286,6 +288,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments.
         """
         is_part = planned is not None
+        args = known_args(f"AksGpuNodePool({name})", args, AksGpuNodePoolArgs)
         planned = pool_plan(f"AksGpuNodePool({name})", args, planned, operator, _alone(name, args))
         if planned.pool.exchange == "inPlace" and not is_part:
             raise InvalidStackError([_nobody_drains(name)])

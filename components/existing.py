@@ -22,6 +22,7 @@ from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from ._args import ExistingClusterArgs
+from ._known import known_args
 from ._outputs import put_back, put_off
 from ._to_stack import stack_keys
 from .kubernetes_provider import kubernetes_provider
@@ -60,6 +61,7 @@ class ExistingCluster(pulumi.ComponentResource):
             InvalidStackError: if the kubeconfig cannot be read, or lacks the context.
         """
         what = f"ExistingCluster({name})"
+        args = known_args(what, args, ExistingClusterArgs)
         settings = planned or _settings(what, args)
         given = given_provider(settings.kubeconfig, settings.kubeconfig_content, opts)
         content, context = ("", name) if given else _kubeconfig(what, settings)

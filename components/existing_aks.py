@@ -23,6 +23,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 from . import _log
 from ._args import ExistingAksClusterArgs
 from ._entra_login import try_login
+from ._known import known_args
 from ._not_known_yet import not_known_yet
 from ._stack_owner import stack_owner
 from ._to_stack import stack_keys
@@ -73,6 +74,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
                 be read.
         """
         what = f"ExistingAksCluster({name})"
+        args = known_args(what, args, ExistingAksClusterArgs)
         asked = _settings(what, args)
         super().__init__("gpu-pools:index:ExistingAksCluster", name, None, opts)
         #: Nothing of this cluster is ours, so nothing goes away with it.

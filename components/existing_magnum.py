@@ -20,6 +20,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from . import _log
 from ._args import ExistingMagnumClusterArgs
+from ._known import known_args
 from ._not_known_yet import not_known_yet
 from ._options import child_options
 from ._stack_owner import stack_owner
@@ -78,6 +79,7 @@ class ExistingMagnumCluster(pulumi.ComponentResource):
                 be read.
         """
         what = f"ExistingMagnumCluster({name})"
+        args = known_args(what, args, ExistingMagnumClusterArgs)
         settings = planned or _settings(what, args)
         asked = settings.existing or ExistingMagnum()
         super().__init__("gpu-pools:index:ExistingMagnumCluster", name, None, opts)

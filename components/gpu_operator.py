@@ -31,6 +31,7 @@ from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from ._args import PoolLike
 from ._helm import chart_release, chart_values, privileged_namespace
+from ._known import known_args
 from ._mps_first import Reached, asks_about_mps, signal_policy
 from ._options import child_options
 from ._owners import looks_for_another, tells_of_another_owner, tells_of_layouts
@@ -94,6 +95,7 @@ class GpuOperator(pulumi.ComponentResource):
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
+        args = known_args(f"GpuOperator({name})", args, GpuOperatorArgs)
         plan = plan_of(f"GpuOperator({name})", planned, cast("Any", args))
         secret = args.get("secret_values", False)
         super().__init__("gpu-pools:index:GpuOperator", name, None, opts)

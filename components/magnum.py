@@ -25,6 +25,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs, MagnumPoolLike
 from ._config_keys import after_operator, pool_plan
 from ._held import held_hook
+from ._known import known_args
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
 from ._rotation import keeps_its_name, other_names, resource_name
@@ -72,6 +73,7 @@ class MagnumCluster(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments, or everything that the cloud lacks.
         """
         what = f"MagnumCluster({name})"
+        args = known_args(what, args, MagnumClusterArgs)
         settings = planned or _cluster_settings(what, args)
         super().__init__("gpu-pools:index:MagnumCluster", name, None, opts)
         with located_in(what, ALONE):
@@ -187,6 +189,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments.
         """
         is_part = planned is not None
+        args = known_args(f"MagnumGpuNodePool({name})", args, MagnumGpuNodePoolArgs)
         planned = pool_plan(f"MagnumGpuNodePool({name})", args, planned, operator, _alone(name, args))
         if planned.pool.exchange and not is_part:
             raise InvalidStackError([_nobody_knows(name, planned)])

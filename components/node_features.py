@@ -21,6 +21,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem
 from ._args import ExistingPoolLike, PoolLike
 from ._config_keys import after_operator, once_agreed, pool_plan
 from ._helm import chart_release, chart_values, privileged_namespace
+from ._known import known_args
 from ._options import child_options
 from ._owners import looks_for_another, tells_of_another_owner
 from ._pull_secret import pull_secret
@@ -79,6 +80,7 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments.
         """
         what = f"NodeFeatureDiscovery({name})"
+        args = known_args(what, args, NodeFeatureDiscoveryArgs)
         plan = plan_of(what, planned, cast("Any", args))
         if plan.settings.nfd.adopted:
             raise InvalidStackError([_nothing_to_install(what)])
@@ -174,6 +176,7 @@ class PoolLabels(pulumi.ComponentResource):
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
+        args = known_args(f"PoolLabels({name})", args, PoolLabelsArgs)
         planned = pool_plan(f"PoolLabels({name})", args, planned, operator, _alone(name, args))
         opts = after_operator(opts, operator)
         super().__init__("gpu-pools:index:PoolLabels", name, None, opts)

@@ -34,6 +34,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem
 
 from ._args import PoolLike
 from ._helm import chart_release, chart_values, privileged_namespace
+from ._known import known_args
 from ._monitors_there import looks_for_another_prometheus, looks_for_monitors, waits_for_azures_monitors
 from ._options import child_options
 from ._outputs import put_back
@@ -93,6 +94,7 @@ class Observability(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments.
         """
         what = f"Observability({name})"
+        args = known_args(what, args, ObservabilityArgs)
         plan = plan_of(what, planned, cast("Any", args))
         if not plan.settings.observability.enabled:
             raise InvalidStackError([_nothing_said(what)])

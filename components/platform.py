@@ -34,6 +34,7 @@ from gpu_pools.text.incidents import explained
 from . import _log
 from ._args import Cluster
 from ._fixed_counts import require_nodes
+from ._known import known_args
 from ._options import child_options
 from ._outputs import put_back, put_off
 from ._pull_secret import pull_secret
@@ -132,6 +133,8 @@ class GpuPlatform(pulumi.ComponentResource):
         Raises:
             InvalidStackError: with everything that is wrong with the settings, or that the cloud lacks.
         """
+        if not from_stack_file:
+            args = known_args(f"GpuPlatform({name})", args, GpuPlatformArgs)
         what, places = f"GpuPlatform({name})", {} if from_stack_file else sections_in(args)
         with located_in(what, places):
             sections = cast("Mapping[str, Any]", args)

@@ -12,6 +12,7 @@ from typing import Any, NotRequired
 import pulumi
 
 from ._args import AksPoolArgs, ExistingPoolArgs, FlavorArgs, MagnumPoolArgs, PoolArgs
+from ._known import known_args
 from ._outputs import put_back
 from ._to_stack import plan_alone, pool_keys, stack_keys
 
@@ -73,7 +74,8 @@ class AksPool(PoolDeclaration):
 
     def __init__(self, name: str, args: AksPoolDeclarationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the pool."""
-        self._declare(name, args, opts, {"platform": "aks"})
+        known = known_args(f"AksPool({name})", args, AksPoolDeclarationArgs)
+        self._declare(name, known, opts, {"platform": "aks"})
 
 
 class MagnumPoolDeclarationArgs(MagnumPoolArgs):
@@ -95,7 +97,7 @@ class MagnumPool(PoolDeclaration):
 
     def __init__(self, name: str, args: MagnumPoolDeclarationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the pool."""
-        group = dict(args)
+        group: dict[str, Any] = {**known_args(f"MagnumPool({name})", args, MagnumPoolDeclarationArgs)}
         self._declare(name, group, opts, {"platform": "magnum", "driver": group.pop("magnum_driver")})
 
 
@@ -114,4 +116,5 @@ class ExistingPool(PoolDeclaration):
 
     def __init__(self, name: str, args: ExistingPoolDeclarationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the pool."""
-        self._declare(name, args, opts, {"platform": "existing"})
+        known = known_args(f"ExistingPool({name})", args, ExistingPoolDeclarationArgs)
+        self._declare(name, known, opts, {"platform": "existing"})

@@ -14,6 +14,7 @@ import pulumi
 from gpu_pools.stack.sharing import Sharing, parse_sharing
 from gpu_pools.text.errors import Problems
 
+from ._known import known_args
 from ._sharing_args import NeedsArgs, PartitionsArgs, SharingArgs, SideBySideArgs, SlicesArgs
 from ._to_stack import stack_keys
 
@@ -90,6 +91,7 @@ class SharingDeclaration(pulumi.ComponentResource):
         """
         kind = type(self).__name__
         strategy = kind[0].lower() + kind[1:]
+        args = known_args(f"{kind}({name})", args, _ARGUMENTS[kind])
         settings = stack_keys(args, "time_slicing", "gpus", "needs")
         # In a stack file the needs stand beside the strategy: they are the pods', not a setting of it.
         needs = {"needs": settings.pop("needs")} if "needs" in settings else {}
@@ -170,3 +172,11 @@ def _checked(written: Mapping[str, Any], what: str) -> Sharing:
     declaration = parse_sharing(written, what, problems)
     problems.raise_if_any()
     return cast("Sharing", declaration)
+
+
+_ARGUMENTS: dict[str, type] = {
+    "Exclusive": ExclusiveArgs,
+    "TimeSlicing": TimeSlicingArgs,
+    "Mps": MpsArgs,
+    "Mig": MigArgs,
+}

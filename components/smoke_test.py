@@ -16,6 +16,7 @@ from gpu_pools.proof.smoke_test import DEADLINE_SECONDS, SMOKE_TEST_NAMESPACE, s
 
 from . import _log
 from ._args import PoolLike
+from ._known import known_args
 from ._options import child_options, once_named
 from ._section_args import Config
 from ._to_stack import plan_of, pool_of
@@ -67,6 +68,7 @@ class SharingSmokeTest(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments.
         """
         what = f"SharingSmokeTest({name})"
+        args = known_args(what, args, SharingSmokeTestArgs)
         plan = plan_of(what, planned, cast("Any", args))
         of_pool = pool_of(what, plan, args["pool"])
         super().__init__("gpu-pools:index:SharingSmokeTest", name, None, opts)

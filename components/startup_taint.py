@@ -18,6 +18,7 @@ from gpu_pools.rendering.startup_taint import POLICY, STARTUP_TAINT, admission_b
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from ._args import PoolLike
+from ._known import known_args
 from ._options import child_options
 from ._section_args import Config
 from ._to_stack import plan_of
@@ -63,6 +64,7 @@ class StartupTaint(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments, or if the plan does not have the taint.
         """
         what = f"StartupTaint({name})"
+        args = known_args(what, args, StartupTaintArgs)
         plan = plan_of(what, operator.planned if operator else planned, cast("Any", args))
         _refuse_untold(what, plan, "that of the operator" if operator else "its own")
         super().__init__("gpu-pools:index:StartupTaint", name, None, opts)

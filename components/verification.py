@@ -59,6 +59,7 @@ from gpu_pools.verifier.archive import archive, digest
 from ._args import PoolLike
 from ._fixed_counts import require_nodes
 from ._helm import privileged_namespace
+from ._known import known_args
 from ._operands_first import operand_hooks
 from ._options import child_options, once_named
 from ._program_there import program_there
@@ -124,6 +125,7 @@ class Verifier(pulumi.ComponentResource):
         Raises:
             InvalidStackError: with everything that is wrong with the registry.
         """
+        args = known_args(f"Verifier({name})", args, VerifierArgs)
         registry = registry_of(f"Verifier({name})", cast("Any", args.get("registry")))
         super().__init__("gpu-pools:index:Verifier", name, None, opts)
         self.namespace = pulumi.Output.from_input(VERIFIER_NAMESPACE)
@@ -273,6 +275,7 @@ class Verification(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments.
         """
         what = f"Verification({name})"
+        args = known_args(what, args, VerificationArgs)
         plan = plan_of(what, planned, cast("Any", args))
         of_pool = pool_of(what, plan, args["pool"])
         if of_pool.generation and of_pool.platform == "magnum" and group is None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.text.pages import name_page
+
 from .exceptions import SCHEMA
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ def unknown_rules(configured: Iterable[str], names: Sequence[str]) -> Iterator[s
     """
     for name in sorted(set(configured) - {*names, _ALL}):
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        meant = f"did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else "docs/reference/policies.md lists them."
+        page = name_page("reference/policies.md")
+        meant = f"did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else f"{page} lists them."
         yield f"the policy configuration sets `{name}`, and there is no such rule: {meant}"
 
 

@@ -1,8 +1,8 @@
 """``python -m sandbox COMMAND [STACK]``: the embedded platform's command line; ``--help`` lists the commands.
 
 Exit codes: 0 everything is as declared (or nothing was to be done); 1 a program, a stand-in or the engine failed; 2 the stack
-file is wrong, nothing was started; 3 the stack is up, but a node does not show what was declared, something that was deployed is
-not rolled out, or evidence is missing; 130 interrupted.
+file is wrong, or there is none of that name, and nothing was started; 3 the stack is up, but a node does not show what was
+declared, something that was deployed is not rolled out, or evidence is missing; 130 interrupted.
 `gpu-node` ends with 3 where a step did not show what it should.
 `verify` has those of `python -m gpu_pools evidence`: 0 proven, 1 a node differs, 2 it cannot be told, 3 a pool lacks nodes.
 """
@@ -28,6 +28,7 @@ from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.interrupts import end_at_once, raise_again
 from gpu_pools.text.terminal import guarded
 from sandbox.openstack.disturbances import Disturbances
+from sandbox.stack.names import UnknownStackError
 from sandbox.system import trust
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
@@ -52,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(options, Progress())
     except InvalidStackError as error:
         print(error, file=sys.stderr)
+        return _INVALID
+    except UnknownStackError as error:
+        print(f"\n{error.message}\n{error.remedy}", file=sys.stderr)
         return _INVALID
     except (SandboxError, EvidenceError) as error:
         print(f"\n{error.message}\n{error.remedy}", file=sys.stderr)

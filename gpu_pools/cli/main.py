@@ -21,6 +21,7 @@ from gpu_pools.cli import (
     changes,
     completion,
     dashboards,
+    docs,
     drift,
     evidence,
     existing,
@@ -90,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         usage,
         dashboards,
         bench,
+        docs,
     ):
         module.add_commands(commands)
     completion.add_command(commands, parser)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.evidence.consequences import root_of
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.text import harmless
+from gpu_pools.text.pages import name_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,8 @@ REPLACED: Final = (
     "somebody has replaced the verifiers' program in the cluster",
     "Run `pulumi up`, which deploys it anew; then look in the API server's audit log for who may write ConfigMaps there.",
 )
-_LEFT: Final = "If it left on purpose, remove what is left of the verifiers (docs/reference/verification.md, Nodes in no pool)."
+_PAGE: Final = name_page("reference/verification.md", "nodes-in-no-pool")
+_LEFT: Final = f"If it left on purpose, remove what is left of the verifiers ({_PAGE})."
 STRAYED: Final = (
     "W92",
     "a node has something of this stack's verifiers, and no pool selects it: it is in no verdict",

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.hardware.releases import number
 from gpu_pools.text.errors import Problem
 from gpu_pools.text.nested import at
+from gpu_pools.text.pages import name_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -119,7 +120,7 @@ def _changing(nodes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
             OPERATOR,
             f"the GPUs of {_named(changing)} are being partitioned ({_MIG_STATE}: {', '.join(_CHANGING)})",
             "success",
-            "Wait for it, or see docs/runbooks/stuck-mig-change.md.",
+            f"Wait for it, or see {name_page('runbooks/stuck-mig-change.md')}.",
         )
 
 

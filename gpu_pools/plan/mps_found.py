@@ -18,6 +18,7 @@ from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.errors import Problem
 from gpu_pools.text.harmless import line
 from gpu_pools.text.nested import at
+from gpu_pools.text.pages import apply_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 PLUGIN_SELECTOR: Final = "app=nvidia-device-plugin-daemonset"
 #: Config keys of MPS declarations (gpu_pools/rendering/sharing_configs.py).
 _MPS_KEY: Final = "mps-"
+_SIGNAL: Final = "mps-signal.yaml"
 _MOST_NODES: Final = 5
 
 
@@ -74,7 +76,7 @@ def missing_for_mps(plan: Plan, found: FoundOperator) -> Problem | None:
             OPERATOR,
             f"the installed operator runs device plugin {version}, whose MPS daemon never receives a configuration (W49)",
             f"device plugin v0.20.0 or newer, with the admission policy {POLICY}; or v0.18.1 or older",
-            "Have its owner set devicePlugin.version to v0.20.0 and apply docs/mps-signal.yaml, or share these GPUs otherwise.",
+            f"Have its owner set devicePlugin.version to v0.20.0 and run `{apply_command(_SIGNAL)}`, or share them otherwise.",
         )
     if update == "signal" and found.corrects is False:
         return Problem(
@@ -82,7 +84,7 @@ def missing_for_mps(plan: Plan, found: FoundOperator) -> Problem | None:
             f"the installed operator runs device plugin {version}, and nothing corrects the process name that its config-manager "
             f"signals, so the MPS daemon would share nothing (W49; Kubernetes {found.kubernetes or 'of an unknown version'})",
             f"a cluster of Kubernetes {LEAST_KUBERNETES} or newer with the admission policy {POLICY}",
-            "Have its owner apply docs/mps-signal.yaml: kubectl apply -f docs/mps-signal.yaml.",
+            f"Have its owner run `{apply_command(_SIGNAL)}`.",
         )
     return None
 

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpu_pools.stack.image_names import read_image_name
+from gpu_pools.stack.spelled import in_spelling_of, spelled_beside, written_key
 from gpu_pools.text.errors import Problems, show
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ class Section:
         self._values: Mapping[str, object] = {}
         self.readable = isinstance(value, dict)
         if isinstance(value, dict):
-            self._values = {str(key): entry for key, entry in value.items()}
+            # A key that a program has spelled otherwise stays what it is.
+            self._values = {key if isinstance(key, str) else str(key): entry for key, entry in value.items()}
         else:
             problems.add(path, f"{show(value)} is not {what}", allowed=what, remedy=f"Write {what} here.")
 
@@ -233,15 +235,15 @@ class Section:
             if key in self._known:
                 continue
             near = difflib.get_close_matches(key, self._known, n=1)
+            written = written_key(key)
             if key in _BELONGS:
-                remedy = f"`{key}` belongs to {_BELONGS[key]}."
+                remedy = f"`{written}` belongs to {_BELONGS[key]}."
             elif near:
-                remedy = f"Did you mean `{near[0]}`?"
+                remedy = f"Did you mean `{in_spelling_of(key, self._values, near[0])}`?"
             else:
                 remedy = "Remove it; a key that nothing reads would be silently without effect."
-            self.problems.add(
-                self.at(key), f"unknown key `{key}`", allowed=", ".join(sorted(self._known)) or "no keys", remedy=remedy
-            )
+            known = sorted(in_spelling_of(key, self._values, one) for one in self._known)
+            self.problems.add(self.at(written), f"unknown key `{written}`", allowed=", ".join(known) or "no keys", remedy=remedy)
 
     def _ask(self, key: str) -> None:
         if key not in self._known:
@@ -251,7 +253,8 @@ class Section:
         self._ask(key)
         value = self._values.get(key)
         if value is None and required and self.readable:
-            self.problems.add(self.at(key), "is missing", allowed=allowed, remedy=remedy or f"Add `{key}: …`.")
+            missing = spelled_beside(self._values, key)
+            self.problems.add(self.at(missing), "is missing", allowed=allowed, remedy=remedy or f"Add `{missing}: …`.")
         return value
 
     def _refuse(self, key: str, value: object, why: str, allowed: str, remedy: str) -> None:

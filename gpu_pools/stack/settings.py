@@ -27,6 +27,7 @@ from gpu_pools.stack.pools import Pool, parse_pool
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.section import Section
 from gpu_pools.stack.sharing import Sharing, parse_sharing
+from gpu_pools.stack.spelled import in_spelling_of, written_key
 from gpu_pools.stack.verification import DEFAULT_IMAGE, DEFAULT_SMOKE_TEST_IMAGE, VerificationSettings, parse_verification
 from gpu_pools.text.errors import InvalidStackError, Problems, show
 from gpu_pools.text.plain_text import check_text
@@ -292,7 +293,9 @@ def _check_keys(config: Mapping[str, object], problems: Problems) -> None:
         near = difflib.get_close_matches(key.removeprefix(f"{NAMESPACE}:"), KEYS, n=1)
         problems.add(
             key,
-            f"unknown key `{key}`",
-            allowed=", ".join(known),
-            remedy=f"Did you mean `{NAMESPACE}:{near[0]}`?" if near else "Remove it; nothing reads it.",
+            f"unknown key `{written_key(key)}`",
+            allowed=", ".join(in_spelling_of(key, config, one) for one in known),
+            remedy=f"Did you mean `{in_spelling_of(key, config, f'{NAMESPACE}:{near[0]}')}`?"
+            if near
+            else "Remove it; nothing reads it.",
         )

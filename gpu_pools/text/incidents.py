@@ -10,12 +10,13 @@ from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.text.pages import name_page
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_PAGE: Final = "docs/reference/rules.md"
+_PAGE: Final = "reference/rules.md"
 _ID: Final = re.compile(r"\b[A-Z]\d\d\b")
 
 
@@ -26,7 +27,7 @@ def named(texts: Iterable[str]) -> tuple[str, ...]:
 
 def link(incident: str) -> str:
     """Where the documentation has it."""
-    return f"{_PAGE}#{incident.lower()}"
+    return name_page(_PAGE, incident.lower())
 
 
 def explained(texts: Iterable[str]) -> tuple[str, ...]:

@@ -387,9 +387,9 @@ _TABLE: Final = (
             "the device plugin from v0.18.2 on (NVIDIA/k8s-device-plugin#1726, #1827); nothing on the node helps"
         ),
         (
-            "From device plugin v0.20.0 on, create the admission policy gpu-pools-mps-signal (pulumi up --refresh, or apply "
-            "docs/mps-signal.yaml and delete this pod once). Below that, set devicePlugin.version to v0.20.0, or share the GPUs "
-            "otherwise."
+            "From device plugin v0.20.0 on, create the admission policy gpu-pools-mps-signal (pulumi up --refresh, or "
+            "`gpu-pools docs mps-signal.yaml | kubectl apply -f -`, and delete this pod once). Below that, set "
+            "devicePlugin.version to v0.20.0, or share the GPUs otherwise."
         ),
         "W49",
     ),

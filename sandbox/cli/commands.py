@@ -90,7 +90,7 @@ def up(stack: str, progress: Progress, nodes: str | None = None, *, observe: boo
         if observe:
             observed.start(sandbox, observers, progress)
         progress.note(f"pulumi up --stack {stack}")
-        if engine.run("up", *_QUIETLY, watch=_watch(sandbox, plan, progress)) != 0:
+        if not _has_succeeded(engine, "up", *_QUIETLY, watch=_watch(sandbox, plan, progress)):
             message = f"pulumi up of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause and run `make up` again; what exists is kept.")
         seen = settle(sandbox, plan, progress)
@@ -123,9 +123,11 @@ def preview(stack: str, progress: Progress, save: Path | None = None, policies: 
         if save is not None:
             with progress.step(f"pulumi preview --stack {stack}"):
                 engine.save_preview(save, policies)
-        elif engine.run("preview", "--diff", "--suppress-permalink=true") != 0:
+            _see_that_everything_lives(sandbox)
+        elif not _has_succeeded(engine, "preview", "--diff", "--suppress-permalink=true"):
             message = f"pulumi preview of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause; nothing was changed.")
+        progress.note(_what_keeps_running(sandbox))
 
 
 def status(stack: str, progress: Progress) -> Look:
@@ -224,6 +226,8 @@ def shell(stack: str, command: Sequence[str], progress: Progress) -> NoReturn:
         enter(Engine(sandbox, tools, stand_ins.attached(sandbox)), command)
     else:
         with _for_looking(sandbox, plan_of(sandbox), progress, "shell") as engine:
+            if not command:
+                progress.note(_what_keeps_running(sandbox))
             enter(engine, command)  # its first act is to close what holds the sandbox
 
 
@@ -247,7 +251,7 @@ def down(stack: str, progress: Progress) -> None:
         if sandbox.observed.exists():
             observed.leave(sandbox)
         progress.note(f"pulumi destroy --stack {stack}")
-        if engine.run("destroy", *_QUIETLY, watch=lambda: _see_that_clusters_live(sandbox)) != 0:
+        if not _has_succeeded(engine, "destroy", *_QUIETLY):
             message = f"pulumi destroy of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Run `make down` again; `make clean` throws everything away.")
         recovery.check_nothing_left(engine)
@@ -270,6 +274,8 @@ def throw_away(stack: str, progress: Progress) -> None:
 def _throw_away(sandbox: Sandbox, progress: Progress) -> None:
     with progress.step(f"Removing the sandbox of {sandbox.stack}"):
         _stop_everything(sandbox)
+        # The engine of a command that was killed. Without its stand-ins it ends soon.
+        recovery.end_engines(sandbox, progress)
         _remove(sandbox.folder)
 
 
@@ -302,13 +308,31 @@ def settle(sandbox: Sandbox, plan: Plan, progress: Progress, timeout: float | No
             time.sleep(_POLL_SECONDS)
 
 
+def _has_succeeded(engine: Engine, *arguments: str, watch: Callable[[], None] | None = None) -> bool:
+    """Run one command of the engine; it is no success where a stand-in died meanwhile.
+
+    Args:
+        engine: which is run.
+        arguments: of the engine.
+        watch: called every other second; None where only what has died is to end it.
+
+    Raises:
+        SandboxError: a cluster, a part of OpenStack or a stand-in has died.
+    """
+    sandbox = engine.sandbox
+    status = engine.run(*arguments, watch=watch or (lambda: _see_that_everything_lives(sandbox)))
+    # It may have died in the engine's last seconds, and somebody else may have answered in its place.
+    _see_that_everything_lives(sandbox)
+    return status == 0
+
+
 def _watch(sandbox: Sandbox, plan: Plan, progress: Progress) -> Callable[[], None]:
-    """What is done every other second while the engine works: it ends where a cluster has died, and what it waits for is told."""
+    """What is done every other second while the engine works: it ends where something has died, and what it waits for is told."""
     begun = noted = time.monotonic()
 
     def watch() -> None:
         nonlocal noted
-        _see_that_clusters_live(sandbox)
+        _see_that_everything_lives(sandbox)
         if time.monotonic() - noted < _TELL_SECONDS:
             return
         noted = time.monotonic()
@@ -438,9 +462,26 @@ def _see_that_clusters_live(sandbox: Sandbox) -> None:
         _refuse_dead(sandbox, sandbox.openstack, dead)
 
 
+def _see_that_everything_lives(sandbox: Sandbox) -> None:
+    """The same of what the engine needs, stand-ins of providers included: it would wait minutes for one that has died."""
+    _see_that_clusters_live(sandbox)
+    dead = stand_ins.died(sandbox)
+    if dead:
+        _refuse_dead(sandbox, sandbox.folder, dead)
+
+
 def _refuse_dead(sandbox: Sandbox, folder: Path, dead: list[str]) -> NoReturn:
     message = f"{folder}: not running any more: {', '.join(dead)}."
+    if full := processes.full_disk(folder, dead):
+        raise SandboxError(f"{message}\n{full}", f"Free space there, then: make up STACK={sandbox.stack}.")
     raise SandboxError(message, f"Start it again: make up STACK={sandbox.stack}. Its logs are in {folder / 'logs'}.")
+
+
+def _what_keeps_running(sandbox: Sandbox) -> str:
+    """Say what a preview has left running, and how it is stopped."""
+    folders = [sandbox.folder, sandbox.openstack, *sandbox.cluster_folders()]
+    names = [name for folder in folders for name in processes.running(folder)]
+    return f"still running for the next command: {', '.join(names)}; `make down STACK={sandbox.stack}` stops them"
 
 
 def _stop_everything(sandbox: Sandbox) -> None:

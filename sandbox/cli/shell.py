@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from sandbox.stack.state import PROJECT
+from sandbox.stack.names import PROJECT
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained
 

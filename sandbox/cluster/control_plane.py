@@ -451,7 +451,7 @@ def _expect_alive(folder: Path, names: tuple[str, ...]) -> None:
     for name in names:
         if name in alive:
             continue
-        tail = processes.log_tail(folder, name)
+        tail = processes.describe_end(folder, name)
         message = f"{folder}: {name} ended while the cluster was starting. Its last output:\n{tail}"
         if "address already in use" in tail:
             raise SandboxError(message, "Another program took the port just now. Run the command again.")

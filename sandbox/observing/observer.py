@@ -14,7 +14,6 @@ import http.client
 import json
 import logging
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -26,11 +25,12 @@ from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.observing import accounts, operator
 from sandbox.observing.on_nodes import Truth
 from sandbox.observing.pod_network import Pods
-from sandbox.system import private_network, processes
+from sandbox.system import peers, private_network, processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping, Sequence
 
     from sandbox.cluster.control_plane import Cluster
@@ -129,7 +129,7 @@ class Observer:
             raise ConnectionRefusedError(message)
         if Path(f"/proc/{process.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
             # Where nobody may make namespaces.
-            return socket.create_connection((_HOST, port), _SECONDS)
+            return peers.connect(port, _SECONDS)
         return private_network.connected(process.pid, _HOST, port, _SECONDS)
 
     def _state(self) -> bytes:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sandbox.system import peers
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from keystoneauth1 import session
     from keystoneauth1.identity import v3
+    from requests.adapters import HTTPAdapter
 
 DOMAIN: Final = "default"
 REGION: Final = "RegionOne"
@@ -54,6 +57,26 @@ def client(tokens: v3.Auth, seconds: float) -> session.Session:
     from keystoneauth1 import session  # noqa: PLC0415
 
     sends = requests.Session()
+    sends.mount("http://", _own_servers_only())
     # Else requests would send what a .netrc has for any host.
     sends.auth = lambda request: request
     return session.Session(tokens, sends, timeout=seconds)
+
+
+def _own_servers_only() -> HTTPAdapter:
+    """What sends nothing to a server of another user: Keystone may have died, and whoever takes its port would get the login."""
+    from requests.adapters import HTTPAdapter  # noqa: PLC0415
+    from urllib3.connection import HTTPConnection  # noqa: PLC0415
+    from urllib3.connectionpool import HTTPConnectionPool  # noqa: PLC0415
+
+    class Connection(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            peers.require_own_server(self.sock)
+
+    class Pool(HTTPConnectionPool):
+        ConnectionCls = Connection
+
+    adapter = HTTPAdapter()
+    adapter.poolmanager.pool_classes_by_scheme = {**adapter.poolmanager.pool_classes_by_scheme, "http": Pool}
+    return adapter

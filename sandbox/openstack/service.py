@@ -24,8 +24,8 @@ from sandbox.openstack.login import DOMAIN, REGION
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.openstack.seed import read_seed
 from sandbox.openstack.settings import DRIVERS, Paths
-from sandbox.stack.state import PROJECT
-from sandbox.system import processes
+from sandbox.stack.names import PROJECT
+from sandbox.system import private_network, processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import locked, make_folder, read_json, write_atomic, write_json
 
@@ -173,11 +173,14 @@ def run_client(folder: Path, arguments: Sequence[str], progress: Progress) -> in
 def client(folder: Path, arguments: Sequence[str], progress: Progress) -> tuple[list[str], dict[str, str]]:
     """Return the command line of the real `openstack` command, and its whole environment: what run_client runs.
 
+    It runs in a network of its own, from which nothing is sent to a server of another user that has taken a port of Keystone's.
+
     Raises:
         SandboxError: when the folder holds no OpenStack, or the client cannot be installed.
     """
     login = load(folder).login()
-    command = [str(environment.find(progress)), "-m", "openstackclient.shell", *arguments]
+    program = [str(environment.find(progress)), "-m", "openstackclient.shell", *arguments]
+    command = private_network.command(folder, _ports(Paths(folder.resolve())).values(), program)
     # `coe cluster config` looks at SHELL, and fails where there is none: in a container, or a pipeline.
     return command, {"SHELL": _SHELL, **_environment(), **login}
 
@@ -322,7 +325,7 @@ def _prepare_keystone(paths: Paths, python: Path) -> None:
         lambda: _PREPARE not in processes.running(paths.folder), timeout=_PREPARE_SECONDS, what="Keystone's database is made"
     )
     if not paths.prepared.exists():
-        message = f"{paths.folder}: Keystone's database could not be made:\n{processes.log_tail(paths.folder, _PREPARE)}"
+        message = f"{paths.folder}: Keystone's database could not be made:\n{processes.describe_end(paths.folder, _PREPARE)}"
         raise SandboxError(message, "Remove the sandbox and start again: make clean, then make up.")
 
 
@@ -344,7 +347,7 @@ def _await(paths: Paths, name: str, url: str, says: str) -> None:
 
     def answers() -> bool:
         if name not in processes.running(paths.folder):
-            tail = processes.log_tail(paths.folder, name)
+            tail = processes.describe_end(paths.folder, name)
             message = f"{paths.folder}: {name} ended while it was starting. Its last output:\n{tail}"
             raise SandboxError(message, f"The whole output is in {paths.folder / 'logs' / name}.log. Run the command again.")
         return says in _answer(url)

@@ -199,7 +199,7 @@ def _write_images(place: Place, programs: Mapping[str, Path], found: Tools, libr
 
 def _is_ready(place: Place, api: Api) -> bool:
     if place.process not in processes.running(place.cluster):
-        said = processes.log_tail(place.cluster, place.process)
+        said = processes.describe_end(place.cluster, place.process)
         message = f"{place.node}: it ended while it was starting. Its last output:\n{said}"
         raise SandboxError(message, f"What its programs said is below {place.logs}.")
     node: dict[str, Any] = api.get(f"{_NODES}/{place.node}") or {}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,10 +22,11 @@ from gpu_pools.text.terminal import guarded
 from sandbox.cluster import control_plane
 from sandbox.real_node import registry
 from sandbox.real_node.place import API_PORT, REGISTRY_PORT, Place, read
-from sandbox.system import cgroups, private_network
+from sandbox.system import cgroups, peers, private_network
 from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
 
 _END_SECONDS: Final = 10.0
@@ -120,7 +120,7 @@ def _pass_on(listener: socket.socket, port: int) -> None:
 
 def _dial(inner: socket.socket, port: int) -> None:
     try:
-        outer = socket.create_connection(("127.0.0.1", port), _DIAL_SECONDS)
+        outer = peers.connect(port, _DIAL_SECONDS)
     except OSError:
         inner.close()
         return

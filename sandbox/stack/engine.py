@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from sandbox.clouds import azure_server
-from sandbox.stack.state import PROJECT, adopt_salt
+from sandbox.stack.names import PROJECT
+from sandbox.stack.state import adopt_salt
 from sandbox.system import private_network
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, read_json, write_atomic

@@ -20,8 +20,9 @@ from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.observing import accounts
 from sandbox.observing.observer import PROGRAMS
+from sandbox.stack.names import PROJECT
 from sandbox.stack.scaled import OBSERVED
-from sandbox.stack.state import PROJECT, without_salt
+from sandbox.stack.state import without_salt
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import read_json, write_atomic
@@ -158,7 +159,7 @@ def links(sandbox: Sandbox) -> str:
 def _see_that_it_lives(sandbox: Sandbox) -> None:
     if NAME in processes.running(sandbox.folder):
         return
-    message = f"What observes the stack has ended:\n{processes.log_tail(sandbox.folder, NAME)}"
+    message = f"What observes the stack has ended:\n{processes.describe_end(sandbox.folder, NAME)}"
     raise SandboxError(message, f"Read the logs in {sandbox.folder / 'logs'}; run the same command again.")
 
 

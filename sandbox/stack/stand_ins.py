@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.stack.clusters import MagnumSettings
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
-from sandbox.stack.state import PROJECT
+from sandbox.stack.names import PROJECT
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import read_json
@@ -97,6 +97,11 @@ def _attached(record: Mapping[str, Any], login: Mapping[str, str]) -> Attached:
     return Attached(dict(record.get("ports") or {}), login, record.get("resourceManager") or 0)
 
 
+def died(sandbox: Sandbox) -> list[str]:
+    """The names of what ended by itself: the provider stand-ins, or none."""
+    return [name for name in processes.died(sandbox.folder) if name == NAME]
+
+
 def stop(sandbox: Sandbox) -> None:
     """Stop the provider stand-ins; what they recorded stays, and so does OpenStack."""
     processes.stop(sandbox.folder, [NAME])
@@ -133,7 +138,7 @@ def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -
     processes.spawn(sandbox.folder, NAME, command, env=environment, cwd=PROJECT)
     processes.wait_until(lambda: _settled(sandbox), timeout=_START_SECONDS, what="the provider stand-ins")
     if not sandbox.providers_record.exists():
-        message = f"The provider stand-ins ended at once:\n{processes.log_tail(sandbox.folder, NAME)}"
+        message = f"The provider stand-ins ended at once:\n{processes.describe_end(sandbox.folder, NAME)}"
         raise SandboxError(message, f"Read {sandbox.folder}/logs/{NAME}.log; `make clean` starts over.")
     return read_json(sandbox.providers_record)
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from sandbox.clouds.entra import write_kubelogin
+from sandbox.stack.names import PROJECT, find_stack_file, stacks
 from sandbox.stack.scaled import with_observability, with_sync
 from sandbox.system import trust
-from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, write_atomic
 
-PROJECT: Final = Path(__file__).resolve().parents[2]
+_SALT_KEY: Final = "encryptionsalt"
 
 
 @dataclass(frozen=True)
@@ -126,23 +128,14 @@ def root() -> Path:
     return trust.require(folder, "the state of sandboxes")
 
 
-def stacks() -> Path:
-    """The folder of stack files."""
-    return Path(os.environ.get("GPU_POOLS_STACKS_DIR") or PROJECT / "stacks").resolve()
-
-
 def find_sandbox(stack: str) -> Sandbox:
     """The sandbox of a stack, whether it was started or not.
 
     Raises:
-        SandboxError: if there is no stack file of that name, or others could change what the sandbox runs.
+        UnknownStackError: if there is no stack file of that name.
+        SandboxError: if others could change what the sandbox runs.
     """
-    stack_file = stacks() / f"Pulumi.{stack}.yaml"
-    # A name with a slash would be a path out of here, of what is read and of what is removed.
-    if "/" in stack or not stack_file.is_file():
-        known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in stacks().glob("Pulumi.*.yaml"))
-        message = f"{stack_file}: there is no such stack; there are {', '.join(known) or 'none'}."
-        raise SandboxError(message, "Choose one with STACK=<name>, or write that file.")
+    stack_file = find_stack_file(stack, stacks())
     return Sandbox(stack, trust.require(root() / stack, "the state of a sandbox"), stack_file)
 
 
@@ -166,7 +159,7 @@ def prepare(sandbox: Sandbox) -> None:
     if not sandbox.passphrase.exists():
         write_atomic(sandbox.passphrase, secrets.token_urlsafe(32))
     with explained(sandbox.stack_file, "read"):
-        text = sandbox.stack_file.read_text(encoding="utf-8")
+        text = _with_room_for_salt(sandbox.stack_file.read_text(encoding="utf-8"))
     text = with_observability(with_sync(text)) if sandbox.observed.exists() else with_sync(text)
     write_atomic(sandbox.config_file, _with_salt(text, _salt(sandbox.config_file)))
 
@@ -184,13 +177,45 @@ def _salt(config_file: Path) -> str | None:
         return None
     with explained(config_file, "read"):
         lines = config_file.read_text(encoding="utf-8").splitlines()
-    return next((line for line in lines if line.startswith("encryptionsalt:")), None)
+    return next((line for line in lines if line.startswith(f"{_SALT_KEY}:")), None)
 
 
 def without_salt(text: str) -> str:
     """What a stack file says but for that line."""
-    return "".join(f"{line}\n" for line in text.splitlines() if not line.startswith("encryptionsalt:"))
+    return "".join(f"{line}\n" for line in text.splitlines() if not line.startswith(f"{_SALT_KEY}:"))
 
 
 def _with_salt(text: str, salt: str | None) -> str:
     return (f"{salt}\n" if salt else "") + without_salt(text)
+
+
+def _with_room_for_salt(text: str) -> str:
+    """A stack file to which a line may be added at its beginning, which says the same.
+
+    A file in flow style (JSON is one), one with a document's marker and an indented one are written in block style: the user's
+    own file is not touched, and who reads the copy is the engine.
+    """
+    node = _composed(text)
+    if not isinstance(node, yaml.MappingNode) or _composed(f"{_SALT_KEY}: v1\n{text}") is not None:
+        return text
+    node.value = [(key, value) for key, value in node.value if key.value != _SALT_KEY]
+    _write_in_blocks(node)
+    return str(yaml.serialize(node, Dumper=yaml.SafeDumper, allow_unicode=True, width=sys.maxsize))
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """The one document of a text; None if there is none. The engine reports why."""
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return None
+
+
+def _write_in_blocks(node: yaml.Node) -> None:
+    """Have a mapping, and everything in it, be written in block style; how scalars are written stays."""
+    if not isinstance(node, yaml.CollectionNode):
+        return
+    node.flow_style = False
+    for one in node.value:
+        for part in one if isinstance(one, tuple) else (one,):
+            _write_in_blocks(part)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
 
 @contextlib.contextmanager
@@ -111,10 +112,14 @@ def write_json(path: Path, value: Mapping[str, Any], mode: int = 0o600) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, waiting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext) -> Iterator[None]:
     """Hold the lock that belongs to a path; waits for whoever holds it, thread or process.
 
     The lock is a file beside the path, `.<name>.lock`. It is not reentrant.
+
+    Args:
+        path: what is locked.
+        waiting: makes what is entered while somebody else holds the lock: a step that says so.
 
     Raises:
         SandboxError: when the lock file cannot be opened.
@@ -125,7 +130,7 @@ def locked(path: Path) -> Iterator[None]:
         with explained(lock, "open"):
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _lock(descriptor, waiting)
             # While this waited, the folder may have been erased and made anew: that lock is another file.
             if not _still_there(lock, descriptor):
                 continue
@@ -133,6 +138,14 @@ def locked(path: Path) -> Iterator[None]:
         finally:
             os.close(descriptor)
         return
+
+
+def _lock(descriptor: int, waiting: Callable[[], AbstractContextManager[None]]) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with waiting():
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def _still_there(path: Path, descriptor: int) -> bool:

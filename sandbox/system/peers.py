@@ -4,6 +4,9 @@ A port of 127.0.0.1 is open to everybody on the machine, and TCP knows no peer c
 are sockets of this kernel, and its table says whose each one is. What is not found there is refused: a connection from another
 network namespace, or one that its other end has closed already, whose owner the kernel no longer tells.
 
+The same holds the other way round: when a server ends, any user may listen on its port. So whoever dials a server of the sandbox
+checks who has accepted the connection (`connect`) before the first byte is sent.
+
 Not here: whether the user may do what he asks for. The standard library alone, since it is used in Magnum's environment, too.
 """
 
@@ -13,6 +16,7 @@ import errno
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,17 +26,66 @@ _ESTABLISHED: Final = 1
 _TABLES: Final = ("/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6")
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _WORD: Final = 4
+#: How long a server may take to accept a connection. On a busy machine that is seconds.
+_ACCEPT_SECONDS: Final = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
 def is_own(connection: socket.socket) -> bool:
     """Whether the other end of an accepted connection is a socket of this user, or of root."""
+    return _other_end(connection) in {_ROOT, os.geteuid()}
+
+
+def is_served_by_own(connection: socket.socket, seconds: float = _ACCEPT_SECONDS) -> bool:
+    """Whether the server that a connection was made to is of this user, or of root.
+
+    Until a program has accepted the connection, the kernel does not say whose it is. So this waits for that.
+
+    Args:
+        connection: made to a port of this machine; nothing was sent yet.
+        seconds: how long the server may take to accept it.
+    """
+    end, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    while time.monotonic() < end:
+        owner = _other_end(connection)
+        if owner is not None:
+            return owner in {_ROOT, os.geteuid()}
+        if not _is_established(connection):
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return False
+
+
+def connect(port: int, seconds: float | None = None) -> socket.socket:
+    """A connection to a server of this user, or of root, at 127.0.0.1.
+
+    Args:
+        port: of the server.
+        seconds: how long connecting may take, and later each read and write; None for no limit.
+
+    Raises:
+        ConnectionRefusedError: the server is of another user, or nobody listens.
+        OSError: it cannot be reached.
+    """
+    connection = socket.create_connection(("127.0.0.1", port), seconds)
     try:
-        owner = _owner(_place(*connection.getpeername()[:2]), _place(*connection.getsockname()[:2]))
-        # Were it closed meanwhile, its addresses could be another connection's by now.
-        living = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+        require_own_server(connection)
     except OSError:
-        return False
-    return living and owner in {_ROOT, os.geteuid()}
+        connection.close()
+        raise
+    return connection
+
+
+def require_own_server(connection: socket.socket) -> None:
+    """See that nothing is sent to a server of another user.
+
+    Raises:
+        ConnectionRefusedError: the server is of another user.
+    """
+    if not is_served_by_own(connection):
+        message = f"port {connection.getpeername()[1]} is not served by a program of this user"
+        raise ConnectionRefusedError(errno.ECONNREFUSED, message)
 
 
 class OwnersSocket(socket.socket):
@@ -66,6 +119,23 @@ def listening(port: int) -> OwnersSocket:
         listener.close()
         raise
     return listener
+
+
+def _other_end(connection: socket.socket) -> int | None:
+    """The user who holds the other end; None where the kernel does not say, or the connection has ended."""
+    try:
+        owner = _owner(_place(*connection.getpeername()[:2]), _place(*connection.getsockname()[:2]))
+    except OSError:
+        return None
+    # Were it closed meanwhile, its addresses could be another connection's by now.
+    return owner if _is_established(connection) else None
+
+
+def _is_established(connection: socket.socket) -> bool:
+    try:
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+    except OSError:
+        return False
 
 
 def _owner(peer: str, own: str) -> int | None:

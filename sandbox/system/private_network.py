@@ -6,7 +6,8 @@ can be told otherwise. So they get a network namespace, in which 127.0.0.1 is th
 
 What they need of the sandbox is found in its records: each port that one of them names can be reached inside under its number. A
 process in the namespace listens there (the opener) and hands each connection to one outside of it (the carrier), which dials the
-port and passes on what comes. Both end when the last process of the namespace does.
+port and passes on what comes. Both end when the last process of the namespace does. The carrier passes nothing on to a server of
+another user: when a stand-in ends, anybody may take its port, and the engine would send it the cluster's kubeconfig.
 
     python -m sandbox.system.private_network <folder of the sandbox> [port...] -- <program> [arguments]
 
@@ -32,6 +33,12 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
+
+if __name__ == "__main__":
+    # Started without the project in its path (-I).
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from sandbox.system import peers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -259,7 +266,7 @@ def _carry_all(inside: socket.socket) -> NoReturn:
 def _carry(inner: socket.socket, port: int) -> None:
     with inner:
         try:
-            outer = socket.create_connection(("127.0.0.1", port))
+            outer = peers.connect(port)
         except OSError:
             return
         carry(inner, outer)

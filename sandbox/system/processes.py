@@ -17,6 +17,7 @@ import contextlib
 import errno
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, locked, make_folder, read_json, write_json
@@ -43,6 +44,10 @@ _KILL_SECONDS = 10.0
 # What it writes is for its own user.
 _UMASK = 0o077
 _MARK = "GPU_POOLS_PROCESS"
+#: What ENOSPC is called by strerror(3), and by Go in lower case.
+_NO_SPACE = "no space left on device"
+_LINE_LENGTH = 300
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,13 @@ class Process:
         name: its name within the folder.
         pid: its process id; also the id of its session and process group.
         started: its start, in seconds since the machine booted.
+        log_start: where in its log its own output begins, in bytes; before that is what earlier ones of its name have written.
     """
 
     name: str
     pid: int
     started: float
+    log_start: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,9 +108,10 @@ def spawn(
             message = f"{folder}: {name} runs already (pid {known[name].pid})."
             raise SandboxError(message, "Stop it first: make down.")
         _end_unrecorded(folder, [name])
+        log_start = log.stat().st_size if log.exists() else 0
         child = _start(log, argv, {**(os.environ if env is None else env), _MARK: f"{folder.resolve()}/{name}"}, cwd)
         row = _row(child.pid)
-        process = Process(name, child.pid, row.started if row else 0.0)
+        process = Process(name, child.pid, row.started if row else 0.0, log_start)
         write_json(record, _as_json([*known.values(), process]))
     return process
 
@@ -154,6 +162,42 @@ def carrying(variable: str, value: str) -> dict[int, str]:
     """
     entry = f"{variable}={value}"
     return {pid: program for pid, program, environment in _environments() if entry in environment}
+
+
+def describe_end(folder: Path, name: str) -> str:
+    """Return what a process that has ended printed last, after the line that says so where the disk was full.
+
+    Go programs print hundreds of lines of stacks after that line.
+    """
+    full = full_disk(folder, [name])
+    return f"{full}\n{log_tail(folder, name)}" if full else log_tail(folder, name)
+
+
+def full_disk(folder: Path, names: Iterable[str]) -> str:
+    """Say that processes have ended, or may, since the disk is full; empty where none of them has said so.
+
+    Args:
+        folder: the folder that they belong to.
+        names: which processes.
+    """
+    starts = {process.name: process.log_start for process in _recorded(read_json(folder / _RECORD))}
+    for name in names:
+        line = _line_with(_log(folder, name), _NO_SPACE, starts.get(name, 0))
+        if line:
+            free = shutil.disk_usage(folder).free // _MIB
+            return f"The disk is full ({folder}: {free} MiB are free); {name} has written: {line}"
+    return ""
+
+
+def _line_with(path: Path, text: str, start: int) -> str:
+    """The first line of a file that has a text, from a place on; empty where there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(start)
+            lines = (line.decode(errors="replace").strip() for line in stream)
+            return next((line[:_LINE_LENGTH] for line in lines if text in line.lower()), "")
+    except FileNotFoundError:
+        return ""
 
 
 def log_tail(folder: Path, name: str, lines: int = 15) -> str:
@@ -296,8 +340,13 @@ def _alive(folder: Path) -> dict[str, Process]:
     record = read_json(folder / _RECORD)
     if record.get("boot") != _boot_id():
         return {}
-    processes = (Process(name, int(p["pid"]), float(p["started"])) for name, p in record["processes"].items())
-    return {process.name: process for process in processes if _is_alive(process)}
+    return {process.name: process for process in _recorded(record) if _is_alive(process)}
+
+
+def _recorded(record: Mapping[str, Any]) -> list[Process]:
+    """The processes of a record, whether they live or not."""
+    entries = record.get("processes", {}).items()
+    return [Process(name, int(p["pid"]), float(p["started"]), int(p.get("log", 0))) for name, p in entries]
 
 
 def _is_alive(process: Process) -> bool:
@@ -306,7 +355,7 @@ def _is_alive(process: Process) -> bool:
 
 
 def _as_json(processes: Iterable[Process]) -> dict[str, object]:
-    listed = {process.name: {"pid": process.pid, "started": process.started} for process in processes}
+    listed = {process.name: {"pid": process.pid, "started": process.started, "log": process.log_start} for process in processes}
     return {"boot": _boot_id(), "processes": listed}
 
 

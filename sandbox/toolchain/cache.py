@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from sandbox.system.files import explained, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from sandbox.system.progress import Progress
 
@@ -39,14 +42,26 @@ def make_once(target: Path, text: str, make: Callable[[Path], None], progress: P
         with progress.step(text):
             make(folder)
 
-    return origin if fill_once(target, shown) else "cache"
+    waiting = partial(progress.step, f"Waiting for another command that does this: {text}")
+    return origin if fill_once(target, shown, waiting) else "cache"
 
 
-def fill_once(target: Path, make: Callable[[Path], None]) -> bool:
-    """Fill a cache folder once, whoever asks first; says whether that was this call."""
+def fill_once(
+    target: Path, make: Callable[[Path], None], waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> bool:
+    """Fill a cache folder once, whoever asks first.
+
+    Args:
+        target: the folder.
+        make: fills a folder that becomes it.
+        waiting: makes what is entered while somebody else fills it.
+
+    Returns:
+        Whether this call has filled it.
+    """
     if target.is_dir():
         return False
-    with locked(target):
+    with locked(target, waiting):
         if target.is_dir():
             return False
         prefix = f".{target.name}.making-"

@@ -140,8 +140,8 @@ class TestPool:
             with pytest.raises(InvalidStackError) as refused:
                 AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": declared})
             assert {problem.path for problem in refused.value.problems} == {
-                "AksGpuNodePool(nb).osDiskType",
-                "AksGpuNodePool(nb).labels.a",
+                "AksGpuNodePool(nb).pool.os_disk_type",
+                "AksGpuNodePool(nb).pool.labels.a",
             }
 
         assert run(program).resources == []

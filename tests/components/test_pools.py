@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
+from components._not_known_yet import not_known_yet
 from components.aks import AksGpuNodePool
 from components.gpu_operator import GpuOperator
 from components.magnum import MagnumGpuNodePool
@@ -227,6 +228,40 @@ def test_a_pool_that_the_operator_knows_not_or_otherwise_is_refused(run: Run, po
     assert f"AksGpuNodePool(nb){said}" in _refused(run, program)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"vm_sise": A100}, ["vm_sise: unknown key `vm_sise`", "Did you mean `vm_size`?", "vm_size: is missing", "os_disk_type"]),
+        ({"vmSise": A100}, ["vmSise: unknown key `vmSise`", "Did you mean `vmSize`?", "vmSize: is missing", "osDiskType"]),
+        ({"vm_size": A100, "osdisktype": "x"}, ["osdisktype: unknown key `osdisktype`", "Did you mean `os_disk_type`?"]),
+        ({"vm_size": A100, "spot": {"max_prise": 1}}, [".spot.max_prise: unknown", "Did you mean `max_price`?"]),
+        ({"vmSize": A100, "spot": {"maxPrise": 1}}, [".spot.maxPrise: unknown", "Did you mean `maxPrice`?"]),
+    ],
+)
+def test_a_misspelt_key_is_told_as_it_was_written(run: Run, given: dict[str, Any], said: list[str]) -> None:
+    """Python's words come back as Python's words, a stack file's as a stack file's."""
+    pool: Any = {"name": "nb", "count": 1, "sharing": {"exclusive": {}}, **given}
+    text = _refused(run, lambda: AksGpuNodePool("nb", {**PLACE, "pool": pool}))
+    assert [one for one in said if one not in text] == []
+
+
+def test_a_misspelt_section_is_told_as_it_was_written(run: Run) -> None:
+    config: Any = {"node_feature_discovry": {}, "operator": {"kubelet_sync_secs": 3}}
+    pool: Any = {
+        "name": "nb",
+        "vm_size": A100,
+        "count": 1,
+        "sharing": {"time_slicing": {"replicas": 2, "rename_by_defualt": True}},
+    }
+    text = _refused(run, lambda: GpuOperator("op", {"pools": [pool], "config": config}))
+    assert "GpuOperator(op).config.node_feature_discovry: unknown key `node_feature_discovry`" in text
+    assert "Did you mean `node_feature_discovery`?" in text
+    assert "unknown key `kubelet_sync_secs`" in text
+    assert "Did you mean `kubelet_sync_seconds`?" in text
+    assert "rename_by_defualt: unknown key `rename_by_defualt`" in text
+    assert "Did you mean `rename_by_default`?" in text
+
+
 def test_pools_are_said_once(run: Run) -> None:
     pool: Any = {"name": "nb", "vmSize": A100, "count": 1, "sharing": {"exclusive": {}}}
     text = _refused(run, lambda: GpuOperator("op", {"pools": [pool], "config": {"pools": []}}))
@@ -256,10 +291,37 @@ def test_programs_of_before_hand_the_plan_over_among_the_arguments(run: Run) -> 
     assert len(run(program).of("Release")) == 2
 
 
-def test_a_pool_that_only_the_deploy_knows_is_refused(run: Run) -> None:
-    def program() -> None:
-        GpuOperator("op", {"pools": [aks("nb", {"exclusive": {}}).declared]})
+def test_what_a_declaration_says_of_itself_is_taken(run: Run) -> None:
+    """`declared` and `mig_strategy` are outputs that are known: what the pages say may be handed over so is taken."""
+    held: list[GpuOperator] = []
 
-    assert "GpuOperator(op).pools[0]: is an Output that is not known before the deploy" in _refused(run, program)
-    sharing = "AksPool(nb).sharing: is an Output that is not known before the deploy"
-    assert sharing in _refused(run, lambda: aks("nb", TimeSlicing("s", {"replicas": 2}).declared))
+    def program() -> None:
+        sharing = TimeSlicing("s", {"replicas": 2}).declared
+        pool = aks("nb", sharing)
+        held.append(GpuOperator("op", {"pools": [pool.declared]}))
+        made = {**PLACE, "pool": pool.declared, "mig_strategy": held[0].mig_strategy, "config_keys": held[0].config_keys}
+        AksGpuNodePool("nb", made)  # type: ignore[arg-type]
+
+    recorder = run(program)
+    assert held[0].planned.pools[0].config_key in held[0].planned.device_plugin_configs
+    (pool,) = recorder.of("AgentPool")
+    assert pool.inputs["nodeLabels"]["nvidia.com/device-plugin.config"] == held[0].planned.pools[0].config_key
+
+
+def test_a_pool_that_only_the_deploy_knows_is_refused(run: Run) -> None:
+    said = _refused(run, lambda: aks("nb", not_known_yet()))
+    assert "AksPool(nb).sharing: is an Output, and must be known before the deploy: the preview does not know it" in said
+    assert "in Python the component itself, or a mapping" in said
+
+
+def test_what_is_no_pool_is_refused_by_its_place(run: Run) -> None:
+    said = _refused(run, lambda: GpuOperator("op", {"pools": ["nb"]}))  # type: ignore[list-item]
+    assert 'GpuOperator(op).pools[0]: "nb" is not a pool' in said
+
+
+def test_a_secret_is_no_mig_strategy(run: Run) -> None:
+    """It would be shown in labels."""
+    place: Any = {**PLACE, "mig_strategy": pulumi.Output.secret("single")}
+    pool: Any = {"name": "nb", "vm_size": A100, "count": 1, "sharing": {"exclusive": {}}}
+    said = _refused(run, lambda: AksGpuNodePool("nb", {**place, "pool": pool}))
+    assert "AksGpuNodePool(nb).mig_strategy: is an Output, and must be known before the deploy: it is a secret" in said

@@ -52,8 +52,8 @@ def test_a_wrong_declaration_is_refused_with_every_reason_and_registers_nothing(
             TimeSlicing("nb", arguments)
         text = str(refused.value)
         assert "TimeSlicing(nb).timeSlicing.replicas: 1 is out of bounds" in text
-        assert "unknown key `renameByDefualt`" in text
-        assert "Did you mean `renameByDefault`?" in text
+        assert "unknown key `rename_by_defualt`" in text
+        assert "Did you mean `rename_by_default`?" in text
 
     assert run(program).resources == []
 

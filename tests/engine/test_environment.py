@@ -37,7 +37,8 @@ def _check_refused(run: Run, *words: str, code: int = FAILED) -> None:
 def test_no_such_stack(sandbox: Callable[..., Trial]) -> None:
     trial = sandbox(STACK)
     for command in ("up", "preview", "status", "down"):
-        _check_refused(trial.run(command, "smal"), "Pulumi.smal.yaml: there is no such stack; there are small.", "STACK=<name>")
+        refused = trial.run(command, "smal")
+        _check_refused(refused, "Pulumi.smal.yaml: there is no such stack; there are small.", "STACK=<name>", code=2)
     assert not trial.root.exists()
 
 

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "packages"
-PACKAGES = ("gpu_pools", "components", "policies")
+PACKAGES = ("gpu_pools", "components", "policies", "docs")
 LONGEST, LONGEST_BUILD = 300, 900
 
 

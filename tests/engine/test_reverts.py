@@ -28,8 +28,9 @@ from sandbox.providers.kube_objects import Objects
 from sandbox.providers.kubernetes import KubernetesStandIn
 from sandbox.stack import recovery, stand_ins
 from sandbox.stack.engine import Engine
+from sandbox.stack.names import PROJECT
 from sandbox.stack.stand_ins import Attached
-from sandbox.stack.state import PROJECT, Sandbox, prepare
+from sandbox.stack.state import Sandbox, prepare
 from sandbox.system import processes
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools

@@ -23,7 +23,7 @@ from gpu_pools.verifier import archive
 from pipelines.release import disagreements, sections_of, sums_of
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("gpu_pools", "components", "policies", "pipelines", ".ci")
+PACKAGES = ("gpu_pools", "components", "policies", "docs", "pipelines", ".ci")
 FILES = ("pyproject.toml", "requirements.txt", "hashes.txt", "CHANGELOG.md", "LICENSE")
 #: They say what the others are.
 DESCRIBING = ("release.json", "sbom.cdx.json", "provenance.json")

@@ -14,6 +14,7 @@ import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from sandbox.clouds.azure import AzureCloud
+from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.providers.azure_native import AzureNativeStandIn
 from sandbox.providers.base import Request, ServiceError, serve
 from sandbox.providers.kubernetes import KubernetesStandIn
@@ -24,13 +25,15 @@ from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
 from sandbox.toolchain.cache import cache_folder
 from sandbox.toolchain.find import find_tools
-from tests.sandbox.strangers import NOBODY, as_stranger, needs_root
+from tests.sandbox.strangers import NOBODY, as_stranger, impostor, needs_root
 from tests.sandbox.test_provider_base import URN, Things
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+#: Of an application credential.
+LOGIN = {"OS_APPLICATION_CREDENTIAL_ID": "id", "OS_APPLICATION_CREDENTIAL_SECRET": "secret"}
 #: Connects, sends the beginning of HTTP/2 and prints how many bytes come back until the other end closes.
 KNOCK = r"""
 import json, socket, sys
@@ -135,6 +138,39 @@ else:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             grpc.channel_ready_future(channel).result(timeout=10)
             assert as_stranger(KNOCK, str(port)) == 0
+
+
+class TestWhoTakesAPort:
+    """Whose server has ended is followed on its port by whoever is quick."""
+
+    @needs_root
+    def test_nothing_is_sent_to_another_users_server(self) -> None:
+        with impostor() as other, pytest.raises(ConnectionRefusedError, match="not served by a program of this user"):
+            peers.connect(other.port, 10)
+        assert (other.came, other.heard) == (1, "")
+
+    @needs_root
+    def test_no_login_is_sent_to_what_has_taken_keystones_port(self) -> None:
+        with impostor() as other, pytest.raises(MagnumError):
+            MagnumApi({**LOGIN, "OS_AUTH_URL": f"http://127.0.0.1:{other.port}/v3"}).addresses()
+        assert other.came > 0
+        assert other.heard == ""
+
+    def test_a_server_that_is_slow_to_accept_is_waited_for(self) -> None:
+        """Until somebody has accepted, the kernel says that a connection is root's, whoever listens."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            accepted: list[socket.socket] = []
+            timer = threading.Timer(0.3, lambda: accepted.append(listener.accept()[0]))
+            timer.start()
+            began = time.monotonic()
+            peers.connect(listener.getsockname()[1], 10).close()
+            assert time.monotonic() - began >= 0.2
+            timer.join()
+            accepted[0].close()
+
+    def test_a_server_that_never_accepts_is_refused(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as link:
+            assert not peers.is_served_by_own(link, seconds=0.2)
 
 
 class TestWhoseConfiguration:

@@ -102,7 +102,7 @@ def test_missing_programs_are_an_error_and_nothing_runs(tmp_path: Path) -> None:
     cluster.erase(tmp_path / "one")
 
 
-def test_a_part_that_ends_is_shown_with_its_last_words(tmp_path: Path) -> None:
+def test_a_part_that_ends_is_shown_with_its_describe_end(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho listen tcp: bind: address already in use\n")
     program.chmod(0o755)

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from sandbox.openstack import catalogue, host, marks, replicas
 from sandbox.openstack.marks import node_marks
 from sandbox.openstack.seed import read_seed
-from sandbox.stack.state import PROJECT
+from sandbox.stack.names import PROJECT
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import write_json
 from sandbox.system.pki import make_pki

@@ -18,6 +18,7 @@ import pytest
 from sandbox.system import private_network
 from sandbox.system.files import write_json
 from sandbox.system.processes import wait_until
+from tests.sandbox.strangers import impostor, needs_root
 from tests.sandbox.unprivileged import WITHOUT_RIGHTS
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def server() -> Iterator[int]:
                     return
                 with connection:
                     connection.sendall(b"welcome")
+                    connection.recv(1)  # until the other end is closed: before, the kernel says whose this one is
 
         threading.Thread(target=answer, daemon=True).start()
         yield int(listener.getsockname()[1])
@@ -65,6 +67,27 @@ def test_what_is_given_and_what_is_recorded_is_reached_also_later(tmp_path: Path
 def test_nothing_else_is_reached(tmp_path: Path) -> None:
     with server() as other:
         assert "ConnectionRefusedError" in ended(python(tmp_path, [], ASK, str(other))).stderr
+
+
+@needs_root
+def test_another_user_who_takes_a_port_gets_nothing(tmp_path: Path) -> None:
+    """When a stand-in dies, anyone may listen on its port within milliseconds, and the engine would send it the kubeconfig."""
+    send = """
+import socket, sys
+connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10)
+try:
+    connection.sendall(b"kubeconfig")
+    print(connection.recv(16))
+except ConnectionError:
+    print(b"")
+"""
+    with impostor() as given, impostor() as recorded:
+        write_json(tmp_path / "providers.json", {"ports": {"azure-native": recorded.port}})
+        said = [ended(python(tmp_path, [given.port], send, str(one.port))).stdout for one in (given, recorded)]
+    assert said == ["b''\n", "b''\n"]
+    # It did listen, and was dialled.
+    assert (given.came, recorded.came) == (1, 1)
+    assert (given.heard, recorded.heard) == ("", "")
 
 
 def test_a_program_inside_is_reached_by_nobody_outside_not_even_by_its_own_user(tmp_path: Path) -> None:

@@ -198,8 +198,10 @@ _OWN_WORDS = {
     "sandbox/openstack/environment.py",
     "sandbox/openstack/host.py",
     "sandbox/real_node/keeper.py",
+    "sandbox/cli/virtualenv.py",
     "sandbox/system/private_network.py",
     "sandbox/toolchain/__main__.py",
+    "sandbox/toolchain/packages.py",
     "gpu_pools/verifier/archive.py",
 }
 

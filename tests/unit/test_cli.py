@@ -13,6 +13,7 @@ import pytest
 
 from gpu_pools import __version__
 from gpu_pools.cli.main import main
+from gpu_pools.text.pages import SHIPPED
 from tests.tiers import these
 from tests.unit.stacks import A100, GONE, TWO_A100, aks
 
@@ -369,4 +370,18 @@ def test_the_wheel_has_every_package() -> None:
         for root, prefix in above.items()
         for path in (ROOT / root).rglob("__init__.py")
     ]
-    assert sorted(told) == sorted(found)
+    # Folders of data, which setuptools would warn of otherwise: charts, levels, and the pages that messages name.
+    data = {"gpu_pools.stack.charts", "gpu_pools.policies.levels"}
+    data |= {"gpu_pools.docs", *(f"gpu_pools.docs.{page.partition('/')[0]}" for page in SHIPPED if "/" in page)}
+    assert sorted(told) == sorted([*found, *data])
+
+
+def test_the_wheel_has_the_pages_that_messages_name() -> None:
+    package_data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-data"]
+    named = {
+        f"{package.removeprefix('gpu_pools.docs').strip('.')}/{page}"
+        for package, pages in package_data.items()
+        if package.startswith("gpu_pools.docs.")
+        for page in pages
+    }
+    assert {"mps-signal.yaml", *named} == set(SHIPPED)

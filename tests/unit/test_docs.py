@@ -11,21 +11,28 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 ROOT = Path(__file__).parents[2]
 PROMPT: Final = "$ venv/bin/python -m gpu_pools "
+#: The command of this checkout.
+HERE: Final = (sys.executable, "-m", "gpu_pools")
 PAGES = sorted(
     page for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")) if PROMPT in page.read_text(encoding="utf-8")
 )
 
 
-def _printed(arguments: list[str], folder: Path) -> str:
+def _printed(arguments: list[str], folder: Path, command: Sequence[str]) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+    if command != HERE:
+        environment.pop("PYTHONPATH")
     ran = subprocess.run(
-        [sys.executable, "-m", "gpu_pools", *arguments],
+        [*command, *arguments],
         cwd=folder,
         env=environment,
         encoding="utf-8",
@@ -36,8 +43,14 @@ def _printed(arguments: list[str], folder: Path) -> str:
     return ran.stdout + (ran.stderr if ran.returncode else "")
 
 
-def _as_printed(page: Path, folder: Path) -> str:
-    """The page, with each command followed by what it prints."""
+def _as_printed(page: Path, folder: Path, command: Sequence[str] = HERE) -> str:
+    """The page, with each command followed by what it prints.
+
+    Args:
+        page: a page of the documentation.
+        folder: where the commands run.
+        command: what is run for `python -m gpu_pools`: that of this checkout, or of an installed wheel.
+    """
     (folder / "stacks").symlink_to(ROOT / "stacks")
 
     def block(match: re.Match[str]) -> str:
@@ -50,7 +63,7 @@ def _as_printed(page: Path, folder: Path) -> str:
         commands = [line for line in body.splitlines() if line.startswith(PROMPT)]
         return (
             "```console\n"
-            + "".join(f"{line}\n{_printed(line.removeprefix(PROMPT).split(), folder)}" for line in commands)
+            + "".join(f"{line}\n{_printed(line.removeprefix(PROMPT).split(), folder, command)}" for line in commands)
             + "```"
         )
 

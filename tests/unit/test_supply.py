@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sandbox.toolchain.packages import HASHES
+
 ROOT = Path(__file__).parents[2]
 PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", re.MULTILINE)
 SHA256 = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -48,11 +50,13 @@ def test_packages_with_wheels_of_several_platforms_have_hashes_of_several() -> N
 
 
 def test_the_environment_is_made_by_hash_and_by_nothing_else() -> None:
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    installs = [line for line in text.splitlines() if "pip install" in line]
+    assert "pip install" not in (ROOT / "Makefile").read_text(encoding="utf-8")
+    text = (ROOT / "sandbox" / "toolchain" / "packages.py").read_text(encoding="utf-8")
+    installs = [line for line in text.splitlines() if '"pip", "install"' in line]
     assert len(installs) == 1
+    assert '"--require-hashes", "-r", str(hashes)' in installs[0]
+    assert HASHES == ROOT / "hashes.txt"
     assert '"--require-hashes"' in (ROOT / "sandbox" / "openstack" / "environment.py").read_text(encoding="utf-8")
-    assert installs[0].endswith("--require-hashes -r hashes.txt")
 
 
 def test_an_older_or_newer_file_of_a_package_is_refused(tmp_path: Path) -> None:

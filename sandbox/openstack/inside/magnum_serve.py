@@ -13,7 +13,8 @@ decides. What differs from magnum-api and magnum-conductor, and why:
 - The tables are made from the models: Magnum's migrations cannot run on sqlite.
 - Whoever writes to sqlite says so when he begins: two transactions that both begin by reading could never both go on.
 
-- Other users of this machine are not served, whatever token they have (sandbox.system.peers).
+- Other users of this machine are not served, whatever token they have, and nothing is sent to their servers, should one have
+  taken Keystone's port (sandbox.system.peers).
 
 Arguments: the configuration file, the port on 127.0.0.1.
 """
@@ -48,6 +49,7 @@ from magnum.service import periodic
 from oslo_db.sqlalchemy import enginefacade
 from oslo_log import log
 from oslo_service import loopingcall
+from urllib3.connection import HTTPConnection
 
 from sandbox.system import peers
 
@@ -64,11 +66,23 @@ _LONGEST_ANSWER_SECONDS: Final = 1.0
 def main(config_file: str, port: str) -> None:
     """Serve until killed; fails at once when the port is taken."""
     service.prepare_service(["magnum", "--config-file", config_file])
+    _dial_own_servers_only()
     _prepare_database()
     _start_conductor()
     rpc_service.API._cast = _cast  # noqa: SLF001 there is no setting for it
     threading.Thread(target=_watch, name="status", daemon=True).start()
     waitress.serve(api.load_app(), sockets=[peers.listening(int(port))], threads=8, ident=None)
+
+
+def _dial_own_servers_only() -> None:
+    """Check each server before the first byte: Magnum sends Keystone its password."""
+    dial = HTTPConnection.connect
+
+    def connect(connection: HTTPConnection) -> None:
+        dial(connection)
+        peers.require_own_server(connection.sock)
+
+    HTTPConnection.connect = connect  # type: ignore[assignment, method-assign]
 
 
 def _prepare_database() -> None:

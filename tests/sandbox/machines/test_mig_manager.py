@@ -140,7 +140,7 @@ class Node(Site):
         uid = self.mig_manager()["metadata"]["uid"]
         return (run.get("pod"), run.get("target"), run.get("seen")) == (uid, None, self.labels().get("nvidia.com/mig.config"))
 
-    def last_words(self) -> str:
+    def describe_end(self) -> str:
         """Of a mig-manager that has ended; empty while it runs."""
         return "".join(self.waiting("nvidia-mig-manager"))
 
@@ -201,7 +201,7 @@ class NodeOfARealOne(Node):
     def idle(self) -> bool:
         return self._manager.idle
 
-    def last_words(self) -> str:
+    def describe_end(self) -> str:
         return self._manager.log.read_text(errors="replace") if self._manager.ended else ""
 
     def story(self) -> str:
@@ -506,13 +506,13 @@ def test_without_its_file_it_does_not_start(node: Node) -> None:
     node.restart_mig_manager()
     if node.old:
         node.until(lambda: node.state() == "failed")
-        assert not node.last_words()
+        assert not node.describe_end()
     else:
-        node.until(lambda: "failed to read custom config" in node.last_words())
+        node.until(lambda: "failed to read custom config" in node.describe_end())
         assert node.state() == "success"
     node.put_layouts(LAYOUTS)
     node.restart_mig_manager()
-    node.until(lambda: node.state() == "success" and not node.last_words())
+    node.until(lambda: node.state() == "success" and not node.describe_end())
 
 
 @pytest.mark.sweep
@@ -522,4 +522,4 @@ def test_a_file_that_goes_while_it_runs_is_a_change_that_fails(node: Node) -> No
     node.lay("seven")
     node.until(lambda: node.state() == "failed")
     assert node.steps(begin) == [("failed", "on")]
-    assert not node.last_words()
+    assert not node.describe_end()

@@ -1,0 +1,100 @@
+"""The Python environment of this checkout: `python -m sandbox.toolchain.packages FOLDER` makes it, or finds it made.
+
+Run by any Python, with the standard library alone. One command at a time makes it: two `pip` in one folder would each see the
+other's half-written packages. A second one says that it waits.
+
+Of Azure's SDK only what is used here is compiled: its other 250 services would take longer than all else. What Python cannot
+compile stays as it is, as with pip.
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from gpu_pools.text.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.text.interrupts import answered, terminate_in_order
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import locked
+from sandbox.system.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HASHES: Final = Path(__file__).resolve().parents[2] / "hashes.txt"
+_MARKER: Final = ".installed"
+_COMPILED: Final = "_|alertsmanagement|authorization|containerservice|dashboard|monitor|network|resources"
+
+
+def install(folder: Path, progress: Progress, hashes: Path = HASHES) -> None:
+    """Make the environment, unless it was made of these versions.
+
+    Args:
+        folder: of the environment.
+        progress: told what is done and what is waited for.
+        hashes: the versions, with their hashes.
+
+    Raises:
+        SandboxError: if a package cannot be installed.
+    """
+    place = folder.resolve()
+    with locked(place, lambda: progress.step(f"Waiting for another command that installs the Python packages into {folder}")):
+        if _is_made(place, hashes):
+            return
+        with progress.step("Installing the Python packages (about a minute the first time)"):
+            _run([sys.executable, "-m", "venv", str(place)])
+            own = str(place / "bin" / "python")
+            quiet = ("--no-compile", "--quiet", "--disable-pip-version-check")
+            _run([own, "-m", "pip", "install", *quiet, "--require-hashes", "-r", str(hashes)])
+            unused = f"pulumi_azure_native/(?!{_COMPILED})[a-z]+/"
+            _ended([own, "-m", "compileall", "-qq", "-x", unused, str(place / "lib")])
+            (place / _MARKER).touch()
+
+
+def _is_made(folder: Path, hashes: Path) -> bool:
+    marker = folder / _MARKER
+    return marker.exists() and marker.stat().st_mtime >= hashes.stat().st_mtime
+
+
+def _run(command: Sequence[str]) -> None:
+    """Run a program whose messages are shown.
+
+    Raises:
+        SandboxError: if it fails.
+    """
+    status = _ended(command)
+    if status != 0:
+        message = f"{' '.join(command)}: exit status {status}; its messages stand above."
+        raise SandboxError(message, "Check the network and pip's settings (PIP_INDEX_URL), then run the same command again.")
+
+
+def _ended(command: Sequence[str]) -> int:
+    """How a program ended; it does not outlive this one."""
+    with subprocess.Popen(command) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            raise
+
+
+def main() -> int:
+    """Make the environment that is named; returns the exit status."""
+    terminate_in_order()
+    try:
+        install(Path(sys.argv[1]), Progress())
+    except SandboxError as error:
+        sys.stderr.write(f"error: {error.message}\n{error.remedy}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(answered(main))
