@@ -1,17 +1,17 @@
 """What the GPU operator's chart, and its ClusterPolicy, do with values: ignore them, refuse them, let something else win.
 
-Unknown values are judged by the keys of the pinned chart version (gpu_pools/stack/charts.py). The traps come from the chart's own
-validations, from the operator's controllers (NVIDIA/gpu-operator at a22dbf671) and from incidents D01 to D16.
+Unknown values are judged by the keys of the chart's version, or of the pinned one where the file does not tell it
+(gpu_pools/stack/charts.py). The traps come from the chart's own validations, from the operator's controllers (NVIDIA/gpu-operator
+at a22dbf671) and from incidents D01 to D22.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.existing.documents import MIG_FILE
+from gpu_pools.existing.kinds import MIG_FILE
 from gpu_pools.stack.charts import (
     CHOICES,
-    VERSIONS,
     flattened_values,
     overridden_environment,
     refused_choices,
@@ -43,9 +43,8 @@ _NO_DEFAULT: Final = (
 )
 
 
-def check_operator_values(values: Mapping[str, object], base: Path, findings: Findings) -> None:
-    """Check Helm values of the GPU operator's chart."""
-    version = VERSIONS[_CHART][0]
+def check_operator_values(values: Mapping[str, object], base: Path, findings: Findings, version: str) -> None:
+    """Check Helm values of one version of the GPU operator's chart, one of those whose keys are known."""
     for key, inside, siblings in unknown_values(values, _CHART, version):
         findings.add(
             (*base, *inside.split(".")[:-1], key),
