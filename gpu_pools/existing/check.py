@@ -197,7 +197,9 @@ def _check_document(document: Document, file: ExistingFile, findings: Findings, 
     _check_plugin_keys(document, findings)
     spec = spec_of(document)
     if document.kind == "operator-values" and spec is not None:
-        check_operator_values(spec, document.path, findings, _chart_version(document, findings))
+        driver_objects = any(at(other.value, "kind") == "NVIDIADriver" for other in file.documents)
+        version = _chart_version(document, findings)
+        check_operator_values(spec, document.path, findings, version, has_driver_objects=driver_objects)
     elif document.kind == "cluster-policy" and spec is not None:
         check_policy(spec, (*document.path, "spec"), findings)
     elif document.kind == "chart-values":

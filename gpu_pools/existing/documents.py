@@ -432,7 +432,7 @@ class _Reader:
 
 
 def _refused(path: Path) -> str:
-    """What becomes of a ConfigMap whose data is no mapping of names to texts."""
+    """What becomes of a ConfigMap that has anything but texts in its data."""
     if path[-2:] == ("config", "map"):
         return "the plugin's chart does not render: it indents each value as a text"
     return "Kubernetes refuses the ConfigMap: its values must be texts"
