@@ -93,7 +93,7 @@ def machines(cluster: AksSettings, pools: Sequence[Pool], made: MadeCluster | No
 
 
 def _system(cluster: AksSettings) -> Machines:
-    pool, network = cluster.system_pool, cluster.options.network
+    pool, network = cluster.system_pool, cluster.options.asked.network
     return Machines(
         name=SYSTEM_POOL,
         path=f"{CLUSTER}.systemPool",
@@ -112,7 +112,8 @@ def _system(cluster: AksSettings) -> Machines:
 
 
 def _of_pool(pool: Pool, placement: AksPlacement, cluster: AksSettings, made: MadeCluster | None) -> Machines:
-    options, network = placement.options, cluster.options.network
+    placement = placement.asked
+    options, network = placement.options, cluster.options.asked.network
     beside = (network.node_subnet, network.pod_subnet) if network else _beside(pool.name, made)
     most = pool.max_nodes if pool.max_nodes is not None else pool.min_nodes
     upgrades = options.upgrade_settings
@@ -129,7 +130,7 @@ def _of_pool(pool: Pool, placement: AksPlacement, cluster: AksSettings, made: Ma
         surge=0 if placement.spot else _share(surge, most),
         subnet=_known(options.subnet or beside[0]),
         pod_subnet=_known(options.pod_subnet or beside[1]),
-        max_pods=_number(options.max_pods or options.properties.get("maxPods")),
+        max_pods=_number(options.max_pods),
         reservation=_known(options.capacity_reservation_group),
         version=options.kubernetes_version,
         ephemeral=options.os_disk_type == "Ephemeral",
