@@ -55,7 +55,7 @@ def place_of(settings: type, place: str, properties: Mapping[str, Any]) -> str:
 
     Args:
         settings: a class with rows.
-        place: the key, or several with points between; what is no key of a row stays as it is.
+        place: the key, or several with points between; one that no row has stays as it is.
         properties: of azure-native.
     """
     key, _, below = place.partition(".")

@@ -75,7 +75,7 @@ def of_all(warning: str) -> str:
     return warning.partition(", which needs Kubernetes")[0].partition(" (no startupTaint here")[0]
 
 
-@pytest.mark.parametrize(("declared", "section"), product(SHARING, SECTIONS))
+@pytest.mark.parametrize(("declared", "section"), [*product(SHARING, SECTIONS)])
 def test_each_difference_between_platforms_has_its_reason(declared: str, section: str) -> None:
     # A new cluster of AKS comes without an operator.
     platforms = ["magnum", "existing"] if section == "adopted" else [*STACKS]
