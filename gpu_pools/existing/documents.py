@@ -28,7 +28,7 @@ from gpu_pools.existing.kinds import (
     kind_of_text,
     mapping_in,
 )
-from gpu_pools.existing.layers import Merged, Places
+from gpu_pools.existing.layers import Merged, Places, is_empty_name
 from gpu_pools.existing.releases import configs_in, releases_of
 from gpu_pools.existing.yaml_tree import Tree, parse_documents
 from gpu_pools.stack.stack_file import STANDARD_INPUT
@@ -271,8 +271,10 @@ class _Reader:
                 merged.add(values, layer.path)
         for setting in release.settings:
             if not merged.set(setting.name, setting.value, setting.path):
-                error = "Helm cannot follow the name: the release fails to render"
-                self._fault(setting.path, f"{show(setting.name)} names no value", error, "Write the names with dots between.")
+                empty = is_empty_name(setting.name)
+                error = "Helm passes over it" if empty else "Helm cannot follow the name: the release fails to render"
+                remedy = "Write the names of mappings and of the value with dots between, e.g. driver.enabled."
+                self._fault(setting.path, f"{show(setting.name)} names no value", error, remedy, severe=not empty)
         charts = charts_in(merged.value, release.chart)
         if not charts:
             del self.file.faults[faults:]

@@ -63,9 +63,9 @@ class Merged:
         self._merge(self.value, values, (), path)
 
     def set(self, name: str, value: object, path: Path) -> bool:
-        """Set one value by its dotted name; False where the name cannot be followed."""
+        """Set one value by its dotted name; False where the name cannot be followed: then nothing is set."""
         keys = split_name(name)
-        if keys is None or not isinstance(keys[0], str):
+        if keys is None or not isinstance(keys[0], str) or any(isinstance(key, int) and key >= _MOST_ENTRIES for key in keys):
             return False
         target: Any = self.value
         for number, key in enumerate(keys):
@@ -73,7 +73,9 @@ class Merged:
                 return False
             last = number == len(keys) - 1
             here = keys[: number + 1]
-            if last or not isinstance(target[key], dict | list):
+            if not last and target[key] is not None and not isinstance(target[key], dict | list):
+                return False
+            if last or target[key] is None:
                 self._forget(target[key], here)
                 target[key] = copy.deepcopy(value) if last else [] if isinstance(keys[number + 1], int) else {}
                 self.places[here] = path
@@ -114,12 +116,17 @@ def _entries(value: object) -> Iterable[tuple[str | int, object]]:
     return value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
 
 
+def is_empty_name(name: str) -> bool:
+    """Whether a part of the name is empty: Helm passes over such a setting, where it refuses other names that lead nowhere."""
+    return re.search(r"(^|\.)(\.|\[|$)", name) is not None
+
+
 def _reachable(target: object, key: str | int) -> bool:
     """Whether the key can be set; missing keys and entries are made."""
     if isinstance(target, dict) and isinstance(key, str):
         target.setdefault(key, None)
         return True
-    if isinstance(target, list) and isinstance(key, int) and key < _MOST_ENTRIES:
+    if isinstance(target, list) and isinstance(key, int):
         target.extend([None] * (key + 1 - len(target)))
         return True
     return False
@@ -127,6 +134,8 @@ def _reachable(target: object, key: str | int) -> bool:
 
 def split_name(name: str) -> Path | None:
     """The keys and list positions of a dotted name such as ``a.b[0].c``, as ``helm --set`` reads it; None where it has none."""
+    if is_empty_name(name):
+        return None
     keys: list[str | int] = []
     position = 0
     while position < len(name):

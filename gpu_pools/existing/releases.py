@@ -259,7 +259,7 @@ def _secrets(spec: object, here: Path) -> Iterator[tuple[Path, str]]:
 def typed(text: str) -> object:
     """The value that ``helm --set`` makes of a text: switches, null, whole numbers without leading zeros, lists in braces."""
     if text.startswith("{") and text.endswith("}"):
-        return [typed(entry.strip()) for entry in text[1:-1].split(",")] if text[1:-1].strip() else []
+        return [typed(entry.strip()) for entry in text[1:-1].split(",")]
     if text.lower() in _SWITCHES:
         return _SWITCHES[text.lower()]
     sign, digits = (text[:1], text[1:]) if text[:1] in {"-", "+"} else ("", text)

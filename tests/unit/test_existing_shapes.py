@@ -273,6 +273,16 @@ def test_argo_cds_parameters_are_enough(tmp_path: Path) -> None:
     assert "MIG_STRATEGY is set by hand" in found(checked, "overridden", "spec.source.helm.parameters[0]").message
 
 
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [("driver..enabled", "ignored"), ("[0]", "ignored"), ("driver[x]", "crash"), ("mig.strategy.a", "crash")],
+)
+def test_a_name_that_leads_nowhere_is_said(name: str, severity: str, tmp_path: Path) -> None:
+    helm = f"valuesObject:\n  mig: {{strategy: mixed}}\nparameters:\n- {{name: '{name}', value: a}}\n"
+    (finding,) = check_text(tmp_path, argo(helm)).findings
+    assert (finding.severity, finding.path) == (severity, "spec.source.helm.parameters[0]")
+
+
 def test_argo_cds_values_beside_an_object_count_for_nothing(tmp_path: Path) -> None:
     text = argo("values: |\n  mig: {strategy: sometimes}\nvaluesObject:\n  mig: {strategy: mixed}\n")
     (finding,) = check_text(tmp_path, text).findings
@@ -424,7 +434,7 @@ def test_an_import_says_what_is_around_the_values(tmp_path: Path) -> None:
     ("text", "value"),
     [
         ("true", True), ("False", False), ("null", None), ("4", 4), ("-4", -4), ("0", 0), ("04", "04"), ("4.5", "4.5"), ("", ""),
-        ("a,b", "a,b"), ("{a, 2}", ["a", 2]), ("{}", []), ("9" * 40, "9" * 40), ("٣", "٣"),
+        ("a,b", "a,b"), ("{a, 2}", ["a", 2]), ("{}", [""]), ("9" * 40, "9" * 40), ("٣", "٣"),
     ],
 )  # fmt: skip
 def test_a_value_of_set_has_the_type_that_helm_gives_it(text: str, value: object) -> None:
@@ -464,7 +474,7 @@ def test_later_values_win_and_their_places_are_kept() -> None:
     assert not merged.set("a.b.c[x]", 1, ("four",))
 
 
-@pytest.mark.parametrize("name", ["a[99999].b", "a[0]", "[0]", "a..b"])
+@pytest.mark.parametrize("name", ["a[99999].b", "a[0]", "[0]", "a..b", "a.b.c", "a.b[0]"])
 def test_a_name_that_leads_nowhere_sets_nothing(name: str) -> None:
     merged = Merged()
     merged.add({"a": {"b": 1}}, ())
