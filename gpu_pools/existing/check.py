@@ -161,7 +161,7 @@ def _check_reading(file: ExistingFile, findings: Findings) -> None:
             "crash" if fault.severe else "ignored",
             fault.message,
             really=fault.really,
-            allowed="one YAML document as a text",
+            allowed=fault.allowed,
             remedy=fault.remedy,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from gpu_pools.existing.yaml_tree import Path
 
 _SHAPES: Final = ", ".join(words for kind, words in WORDS.items() if kind != "other")
+#: What a ConfigMap's data must be.
+_TEXTS: Final = "a mapping of names to texts"
 #: Larger files are not configs.
 _LARGEST: Final = 2_000_000
 
@@ -62,6 +64,7 @@ class Fault:
     really: str
     remedy: str
     severe: bool = True
+    allowed: str = "one YAML document as a text"
 
 
 @dataclass(frozen=True)
@@ -274,7 +277,14 @@ class _Reader:
                 empty = is_empty_name(setting.name)
                 error = "Helm passes over it" if empty else "Helm cannot follow the name: the release fails to render"
                 remedy = "Write the names of mappings and of the value with dots between, e.g. driver.enabled."
-                self._fault(setting.path, f"{show(setting.name)} names no value", error, remedy, severe=not empty)
+                self._fault(
+                    setting.path,
+                    f"{show(setting.name)} names no value",
+                    error,
+                    remedy,
+                    severe=not empty,
+                    allowed="the dotted name of a value",
+                )
         charts = charts_in(merged.value, release.chart)
         if not charts:
             del self.file.faults[faults:]
@@ -297,7 +307,11 @@ class _Reader:
         if isinstance(value, str):
             if layer.form == "mapping":
                 self._fault(
-                    layer.path, "a text in place of values", "Kubernetes refuses the object", "Remove the `|` after the key."
+                    layer.path,
+                    "a text in place of values",
+                    "Kubernetes refuses the object",
+                    "Remove the `|` after the key.",
+                    allowed="a mapping",
                 )
             tree = self._text(value, layer.path)
             value = tree.value if tree else None
@@ -305,7 +319,7 @@ class _Reader:
             self._fault(layer.path, "a mapping in place of a text", "Kubernetes refuses the object", "Put `|-` after the key.")
         if value is None or isinstance(value, dict):
             return value
-        self._fault(layer.path, f"{show(value)} in place of values", "Helm refuses it: values are a mapping", "Write a mapping.")
+        self._fault(layer.path, f"{show(value)} in place of values", "Helm refuses it", "Write a mapping.", allowed="a mapping")
         return None
 
     def _surround(self, value: object, path: Path, inside: Sequence[Path]) -> None:
@@ -351,7 +365,7 @@ class _Reader:
 
     def _one_text(self, text: str, kind: Kind, path: Path) -> Iterator[Part]:
         """The configs in a text that stands where a mapping of names to texts must stand."""
-        self._fault(path, f"`{path[-1]}` is one text", _refused(path), f"Remove the `|` after `{path[-1]}`.")
+        self._fault(path, f"`{path[-1]}` is one text", _refused(path), f"Remove the `|` after `{path[-1]}`.", allowed=_TEXTS)
         tree = self._text(text, path)
         if tree is None or not isinstance(tree.value, dict):
             return
@@ -363,7 +377,8 @@ class _Reader:
     def _nameless(self, config: dict[str, object], kind: Kind, path: Path) -> Iterator[Part]:
         """A config that stands where a mapping of names to texts must stand."""
         example = MIG_FILE if kind == "mig-parted" else "any-name"
-        self._fault(path, "a config without a name", _refused(path), f"Put `{example}: |-` before it, and indent it below that.")
+        remedy = f"Put `{example}: |-` before it, and indent it below that."
+        self._fault(path, "a config without a name", _refused(path), remedy, allowed=_TEXTS)
         yield Part(kind, path, config)
 
     def _values_text(self, text: object, path: Path, name: str) -> list[Document]:
@@ -429,8 +444,8 @@ class _Reader:
         elif isinstance(value, str) and value:
             yield from self._one_text(value, kind, here)
 
-    def _fault(self, path: Path, message: str, really: str, remedy: str, *, severe: bool = True) -> None:
-        self.file.faults.append(Fault(path, message, really, remedy, severe))
+    def _fault(self, path: Path, message: str, really: str, remedy: str, **more: Any) -> None:  # noqa: ANN401 - the rest of a Fault
+        self.file.faults.append(Fault(path, message, really, remedy, **more))
 
 
 def _refused(path: Path) -> str:

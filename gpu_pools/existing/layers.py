@@ -118,7 +118,7 @@ def _entries(value: object) -> Iterable[tuple[str | int, object]]:
 
 def is_empty_name(name: str) -> bool:
     """Whether a part of the name is empty: Helm passes over such a setting, where it refuses other names that lead nowhere."""
-    return re.search(r"(^|\.)(\.|\[|$)", name) is not None
+    return re.search(r"(?:^|(?<!\\)\.)(?:\.|\[|$)", name) is not None
 
 
 def _reachable(target: object, key: str | int) -> bool:

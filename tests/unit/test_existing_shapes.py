@@ -450,6 +450,7 @@ def test_a_value_of_set_has_the_type_that_helm_gives_it(text: str, value: object
         ("a[0].b", ("a", 0, "b")),
         ("a[1][2]", ("a", 1, 2)),
         (r"a\.b.c", ("a.b", "c")),
+        (r"a\.", ("a.",)),
         ("node-feature-discovery.worker", ("node-feature-discovery", "worker")),
         ("", None),
         (".a", None),
