@@ -266,7 +266,7 @@ class _Reader:
 
     def _release(self, release: Release) -> tuple[list[Document], list[Path]]:
         """The known charts of one release, and the places of their values; other charts' values are nobody's business here."""
-        faults = len(self.file.faults)
+        faults, duplicates = len(self.file.faults), len(self.file.duplicates)
         merged = Merged()
         for layer in release.layers:
             values = self._layer(layer)
@@ -287,7 +287,7 @@ class _Reader:
                 )
         charts = charts_in(merged.value, release.chart)
         if not charts:
-            del self.file.faults[faults:]
+            del self.file.faults[faults:], self.file.duplicates[duplicates:]
             return [], []
         base = release.layers[0].path if release.layers else release.path
         merged.moved(base, self.file.places)
@@ -313,7 +313,7 @@ class _Reader:
                     "Remove the `|` after the key.",
                     allowed="a mapping",
                 )
-            tree = self._text(value, layer.path)
+            tree = self._text(value, layer.path, "Helm refuses it, and nothing is installed")
             value = tree.value if tree else None
         elif layer.form == "text":
             self._fault(layer.path, "a mapping in place of a text", "Kubernetes refuses the object", "Put `|-` after the key.")
@@ -410,12 +410,12 @@ class _Reader:
             if tree is not None:
                 yield Part(kind, here, tree.value)
 
-    def _text(self, text: str, path: Path) -> Tree | None:
+    def _text(self, text: str, path: Path, refused: str = "the program exits: `unmarshal error`") -> Tree | None:
         try:
             trees = parse_documents(text)
         except yaml.YAMLError as error:
             reason = getattr(error, "problem", None) or str(error)
-            self._fault(path, f"not YAML: {reason}", "the program exits: `unmarshal error`", "Mend the syntax of this text.")
+            self._fault(path, f"not YAML: {reason}", refused, "Mend the syntax of this text.")
             return None
         if len(trees) > 1:
             self._fault(path, "several documents", "only the first is read", "Keep one document per key.", severe=False)

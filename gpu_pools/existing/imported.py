@@ -226,6 +226,9 @@ class _Importer:
 
     def _rest(self, document: Document) -> None:
         """What surrounds the configs: metadata, chart values."""
+        if document.holder and not document.value:
+            # An object that installs the chart without any values.
+            return
         carried = [part.path for part in document.parts]
         for path, value in _leaves(document.value, document.path):
             inside = path[len(document.path) :]

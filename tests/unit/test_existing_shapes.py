@@ -396,6 +396,21 @@ def test_values_of_another_chart_are_nobodys_business(chart: str, tmp_path: Path
     assert "HelmRelease gpu is not checked" in found(checked, "unknown", "[0]").message
 
 
+def test_keys_given_twice_in_values_of_another_chart_are_nobodys_business_either(tmp_path: Path) -> None:
+    other = below(f"{RANCHER}  chart: traefik\n  valuesContent: |\n", "a: 1\na: 2\n", 2)
+    checked = check_text(tmp_path, f"{other}---\n{plugin('sharing: {}')}")
+    assert [finding.message for finding in checked.findings if finding.severity != "unknown"] == []
+    ours = below(f"{RANCHER}  chart: gpu-operator\n  valuesContent: |\n", "nfd: {}\nnfd: {}\n", 2)
+    assert found(check_text(tmp_path, ours), "overridden", "spec.valuesContent.nfd").line == ours.count("\n")
+
+
+def test_a_chart_without_values_is_known_and_has_nothing_to_lose() -> None:
+    text = f"{FLUX}  chart: {{spec: {{chart: gpu-operator, version: v26.7.0}}}}\n"
+    imported = import_texts({"f": text})
+    assert imported.sharing == {}
+    assert not [loss for loss in imported.lost if loss.value == {}]
+
+
 def test_values_in_a_config_map_are_read(tmp_path: Path) -> None:
     text = config_map("v", values__yaml=f"mig: {{strategy: mixed}}\n{BAD_DEFAULT}\n")
     checked = check_text(tmp_path, text)

@@ -76,7 +76,7 @@ def test_values_are_merged_as_helm_does(files: list[dict[str, Any]], helm: Path,
         "a.c={x,2}", "a.c={}", "a={}",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("option", ["--set", "--set-string"])
+@pytest.mark.parametrize("option", ["--set", pytest.param("--set-string", marks=pytest.mark.sweep)])
 def test_a_setting_is_what_helm_makes_of_it(setting: str, option: str, helm: Path, tmp_path: Path) -> None:
     name, _, text = setting.partition("=")
     merged = Merged()
