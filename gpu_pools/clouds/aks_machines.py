@@ -130,7 +130,7 @@ def _of_pool(pool: Pool, placement: AksPlacement, cluster: AksSettings, made: Ma
         surge=0 if placement.spot else _share(surge, most),
         subnet=_known(options.subnet or beside[0]),
         pod_subnet=_known(options.pod_subnet or beside[1]),
-        max_pods=_number(options.max_pods),
+        max_pods=_number(options.max_pods or options.properties.get("maxPods")),
         reservation=_known(options.capacity_reservation_group),
         version=options.kubernetes_version,
         ephemeral=options.os_disk_type == "Ephemeral",

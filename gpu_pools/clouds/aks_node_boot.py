@@ -83,10 +83,10 @@ def _check_driver(pool: Pool, placement: AksPlacement, problems: Problems) -> No
 
 
 def _check_tags(pool: Pool, placement: AksPlacement, cluster: AksSettings, driver: str, problems: Problems) -> None:
+    # Those of the cluster's `properties` are the cluster's alone.
     places: Sequence[tuple[str, Mapping[str, object]]] = (
         (f"{pool.path}.tags", placement.options.tags),
         (f"{pool.path}.properties.tags", _mapping(placement.options.properties.get("tags"))),
-        ("gpu-pools:cluster.properties.tags", _mapping(cluster.options.properties.get("tags"))),
         ("gpu-pools:cluster.tags", cluster.tags),
     )
     for path, tags in places:

@@ -223,6 +223,10 @@ def test_a_problem_names_the_place_where_the_value_stands() -> None:
     assert place_of(AksPoolOptions, "no-such-key", properties) == "no-such-key"
 
 
+def test_tags_among_the_properties_of_the_cluster_reach_no_machine() -> None:
+    assert pool_of(aks(cluster={"properties": {"tags": {"EnableManagedGPUExperience": "true"}}})).warnings == ()
+
+
 def test_the_add_on_of_logs_through_properties_sends_nothing() -> None:
     properties = {"addonProfiles": {"omsagent": {"enabled": True, "config": {"logAnalyticsWorkspaceResourceID": "x"}}}}
     assert any("no logs arrive (C26)" in warning for warning in pool_of(aks(cluster={"properties": properties})).warnings)
