@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from gpu_pools.existing.documents import kind_of_text
+from gpu_pools.existing.kinds import kind_of_text
 from gpu_pools.existing.yaml_tree import parse_documents
 from gpu_pools.hardware.azure_sizes import retired, size
 from gpu_pools.stack.kubernetes_names import POOL_LABEL

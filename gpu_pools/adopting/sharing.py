@@ -17,8 +17,9 @@ import yaml
 
 from gpu_pools.adopting.adopted import Unsaid
 from gpu_pools.adopting.labelled import Labelled, labelled
-from gpu_pools.existing.documents import MIG_FILE, UnreadableFileError
+from gpu_pools.existing.documents import UnreadableFileError
 from gpu_pools.existing.imported import import_texts
+from gpu_pools.existing.kinds import MIG_FILE
 from gpu_pools.mig.geometry import known_profiles
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, OPERATOR_NAMESPACE
 from gpu_pools.text.yaml_text import load_yaml

@@ -38,7 +38,8 @@ def sent(options: object) -> dict[str, Any]:
 
 def cluster_inputs(options: AksClusterOptions) -> dict[str, Any]:
     """What the options of a cluster ask for, but for its system pool."""
-    network = options.network or Network()
+    # The mode is a default of the plugin's, by whichever way that is written.
+    network = options.asked.network or Network()
     asked = sent(dataclasses.replace(options, existing_resource_group=None))
     profile = {key: value for key, value in asked.pop("networkProfile", {}).items() if key != "networkPluginMode"}
     # The network can never be changed, and the API's own default is the network that Azure retires in 2028.

@@ -93,7 +93,7 @@ def machines(cluster: AksSettings, pools: Sequence[Pool], made: MadeCluster | No
 
 
 def _system(cluster: AksSettings) -> Machines:
-    pool, network = cluster.system_pool, cluster.options.network
+    pool, network = cluster.system_pool, cluster.options.asked.network
     return Machines(
         name=SYSTEM_POOL,
         path=f"{CLUSTER}.systemPool",
@@ -112,7 +112,8 @@ def _system(cluster: AksSettings) -> Machines:
 
 
 def _of_pool(pool: Pool, placement: AksPlacement, cluster: AksSettings, made: MadeCluster | None) -> Machines:
-    options, network = placement.options, cluster.options.network
+    placement = placement.asked
+    options, network = placement.options, cluster.options.asked.network
     beside = (network.node_subnet, network.pod_subnet) if network else _beside(pool.name, made)
     most = pool.max_nodes if pool.max_nodes is not None else pool.min_nodes
     upgrades = options.upgrade_settings

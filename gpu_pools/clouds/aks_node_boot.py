@@ -83,8 +83,10 @@ def _check_driver(pool: Pool, placement: AksPlacement, problems: Problems) -> No
 
 
 def _check_tags(pool: Pool, placement: AksPlacement, cluster: AksSettings, driver: str, problems: Problems) -> None:
+    # Those of the cluster's `properties` are the cluster's alone.
     places: Sequence[tuple[str, Mapping[str, object]]] = (
         (f"{pool.path}.tags", placement.options.tags),
+        (f"{pool.path}.properties.tags", _mapping(placement.options.properties.get("tags"))),
         ("gpu-pools:cluster.tags", cluster.tags),
     )
     for path, tags in places:
@@ -106,6 +108,10 @@ def _check_tags(pool: Pool, placement: AksPlacement, cluster: AksSettings, drive
             )
 
 
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
 def node_boot_warnings(pool: Pool, settings: Settings, driver: str) -> Iterator[str]:
     """What of a pool's machines and image works with a catch, or not at all in some clusters.
 
@@ -114,9 +120,10 @@ def node_boot_warnings(pool: Pool, settings: Settings, driver: str) -> Iterator[
         settings: of the stack.
         driver: who installs its driver.
     """
-    placement, cluster = pool.placement, settings.cluster
-    if not isinstance(placement, AksPlacement) or not isinstance(cluster, AksSettings):
+    cluster = settings.cluster
+    if not isinstance(pool.placement, AksPlacement) or not isinstance(cluster, AksSettings):
         return
+    placement = pool.placement.asked
     image, size = placement.os_sku or "Ubuntu", azure_sizes.size(placement.vm_size)
     if image.startswith("AzureLinux") and size and size.gpu_model == _A10:
         yield (
@@ -140,7 +147,7 @@ def node_boot_warnings(pool: Pool, settings: Settings, driver: str) -> Iterator[
 
 def _mixed_releases(settings: Settings, cluster: AksSettings) -> Iterator[str]:
     """The operator's driver images are for one release of Ubuntu each, and it takes that of one node for all (C21)."""
-    placements = [pool.placement for pool in settings.pools if isinstance(pool.placement, AksPlacement)]
+    placements = [pool.placement.asked for pool in settings.pools if isinstance(pool.placement, AksPlacement)]
     images = {placement.os_sku or "Ubuntu" for placement in placements}
     releases = _releases(images, cluster.kubernetes_version)
     if len(releases) > 1:

@@ -121,7 +121,8 @@ def judge_system_pool(cluster: AksSettings, made: MadeCluster | None) -> Iterato
         made: as it is.
     """
     step = to_raise(made)
-    channel = cluster.options.upgrades.channel if cluster.options.upgrades else None
+    upgrades = cluster.options.asked.upgrades
+    channel = upgrades.channel if upgrades else None
     if step is None or cluster.existing or channel in MOVING_CHANNELS:
         return
     command = system_pool_upgrade(cluster.resource_group, cluster.name, step.to)

@@ -8,6 +8,7 @@ Azure/AgentBaker at 06836ee2 (gpu_components.go: which sizes take the GRID drive
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.aks_changes import WIDEST_SKEW
@@ -40,14 +41,16 @@ def check_aks(settings: Settings, problems: Problems) -> None:
     # Of the cluster of a pool that is used alone nothing is known.
     if not isinstance(cluster, AksSettings) or not cluster.name:
         return
+    cluster = replace(cluster, options=cluster.options.asked)
     for pool in settings.pools:
         if isinstance(pool.placement, AksPlacement):
+            placement = pool.placement.asked
             _check_provisioning(pool, cluster, problems)
-            _check_version(pool, pool.placement, cluster, problems)
+            _check_version(pool, placement, cluster, problems)
             # Network and identity of a cluster that is there are known once it is read (gpu_pools/plan/aks_found.py).
             if cluster.existing is None:
-                _check_subnets(pool, pool.placement, cluster, problems)
-                _check_identity(pool, pool.placement, cluster, problems)
+                _check_subnets(pool, placement, cluster, problems)
+                _check_identity(pool, placement, cluster, problems)
 
 
 def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
@@ -58,9 +61,9 @@ def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
         sharing: its declaration.
         driver: who installs its driver.
     """
-    placement = pool.placement
-    if not isinstance(placement, AksPlacement):
+    if not isinstance(pool.placement, AksPlacement):
         return
+    placement = pool.placement.asked
     if size := azure_sizes.size(placement.vm_size):
         yield from _size_warnings(size, sharing, driver)
     yield from unlisted(placement.options.properties, "AgentPool", "properties")
@@ -79,6 +82,8 @@ def aks_cluster_warnings(cluster: ClusterSettings, *, metrics_have_a_way: bool =
         metrics_have_a_way: whether the stack makes what sends them on: endpoint, rule and association.
     """
     if isinstance(cluster, AksSettings) and cluster.existing is None:
+        cluster = replace(cluster, options=cluster.options.asked)
+        yield from _logs(cluster)
         monitoring = cluster.options.monitoring
         if monitoring and monitoring.metrics and not metrics_have_a_way:
             # terraform-provider-azurerm#23623, Azure/bicep-registry-modules#4466.
@@ -117,6 +122,18 @@ def _check_provisioning(pool: Pool, cluster: AksSettings, problems: Problems) ->
             allowed="`count`, or a cluster without nodeProvisioningProfile.mode Auto",
             remedy="Write `count`, or take `nodeProvisioningProfile` out of the cluster's `properties`.",
         )
+
+
+def _logs(cluster: AksSettings) -> Iterator[str]:
+    """The add-on of logs without what `monitoring.workspace` makes beside it (sources: C26 of rules.md)."""
+    addons = at(cluster.options.properties, "addonProfiles")
+    for name, addon in addons.items() if isinstance(addons, dict) else ():
+        workspace = cluster.options.monitoring and cluster.options.monitoring.workspace
+        if name.lower() == "omsagent" and at(addon, "enabled") is True and not workspace:
+            yield (
+                f"properties of the cluster.addonProfiles.{name} switches the add-on on, and without a data collection rule and "
+                "its association no logs arrive (C26): write `monitoring.workspace`, which makes both, or make them yourself"
+            )
 
 
 def _routes(cluster: AksSettings) -> Iterator[str]:
@@ -164,21 +181,21 @@ def _check_subnets(pool: Pool, placement: AksPlacement, cluster: AksSettings, pr
     shared = network.node_subnet if network else None
     if own and not shared:
         problems.add(
-            f"{pool.path}.subnet",
+            f"{pool.path}.{placement.written_at('subnet')}",
             "the system pool lies in a network that Azure makes, and all pools lie in one",
             allowed=f"`{_CLUSTER}.network.nodeSubnet` in the same network beside it",
             remedy="Write that, or take this out.",
         )
     elif own and shared and not isinstance(own, Later) and not isinstance(shared, Later) and _vnet(own) != _vnet(shared):
         problems.add(
-            f"{pool.path}.subnet",
+            f"{pool.path}.{placement.written_at('subnet')}",
             f"it lies in {_vnet(own).rpartition('/')[2]}, the cluster in {_vnet(shared).rpartition('/')[2]}",
             allowed="a subnet of the cluster's network",
             remedy="Choose another subnet; networks that are peered do not count as one.",
         )
     if placement.options.pod_subnet and (network or Network()).mode == "overlay":
         problems.add(
-            f"{pool.path}.podSubnet",
+            f"{pool.path}.{placement.written_at('podSubnet')}",
             "the cluster's pods have a range of their own (overlay)",
             allowed=f"`{_CLUSTER}.network.podSubnet`, or `pluginMode: none` there",
             remedy="Write one of them, or take this out.",
@@ -192,7 +209,7 @@ def _vnet(subnet: str) -> str:
 def _check_identity(pool: Pool, placement: AksPlacement, cluster: AksSettings, problems: Problems) -> None:
     if placement.options.capacity_reservation_group and not cluster.options.own_identity:
         problems.add(
-            f"{pool.path}.capacityReservationGroup",
+            f"{pool.path}.{placement.written_at('capacityReservationGroup')}",
             "an identity that Azure makes cannot use it",
             allowed=f"`{_CLUSTER}.identity.userAssigned` beside it",
             remedy="Write an identity that is a Contributor of the group's resource group.",

@@ -164,7 +164,7 @@ def _overlay(cluster: AksSettings, made: MadeCluster | None) -> bool:
     """Whether pods have addresses of their own range: overlay, or kubenet, or a plugin of the user's."""
     if made:
         return made.mode == "overlay" or made.plugin != "azure"
-    network = cluster.options.network
+    network = cluster.options.asked.network
     return network is None or network.mode == "overlay" or network.plugin != "azure"
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.existing.documents import WORDS, read_existing_file
+from gpu_pools.existing.config_names import check_plugin_keys
+from gpu_pools.existing.documents import read_existing_file
 from gpu_pools.existing.findings import Findings, path_text
+from gpu_pools.existing.kinds import WORDS
 from gpu_pools.existing.mig_parted_check import check_disabled_key, check_mig_parted
 from gpu_pools.existing.operator_check import (
     check_default,
@@ -22,7 +24,9 @@ from gpu_pools.existing.operator_check import (
 from gpu_pools.existing.plugin_check import check_plugin_config
 from gpu_pools.existing.plugin_schema import plugin_schema, plugin_version
 from gpu_pools.existing.run_context import RunContext
-from gpu_pools.hardware.operands import overridden, parse_version, version_text
+from gpu_pools.hardware.operands import brought, overridden, parse_version, version_text
+from gpu_pools.stack.charts import VERSIONS
+from gpu_pools.text.errors import show
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
@@ -78,9 +82,9 @@ def check_file(name: str, version: str | None = None, mig_parted: Version | None
         UnreadableFileError: if it cannot be read, or nothing in it is recognised.
     """
     file = read_existing_file(name)
-    mine = version or plugin_version(_overridden(file, "devicePlugin"))
-    parted = mig_parted or parse_version(_overridden(file, "migManager"))
-    findings = Findings(file.lines, (mine,) if mine else plugin_schema().versions, parted)
+    mine = version or plugin_version(_named_version(file, "devicePlugin"))
+    parted = mig_parted or parse_version(_named_version(file, "migManager"))
+    findings = Findings(file.lines, (mine,) if mine else plugin_schema().versions, parted, file.places)
     _check_reading(file, findings)
     context = _run_context(file)
     for document in file.documents:
@@ -88,14 +92,19 @@ def check_file(name: str, version: str | None = None, mig_parted: Version | None
     _check_together(file, findings)
     if not version:
         _check_versions(file, findings)
-    documents = tuple((path_text(document.path) if document.path else "", document.title) for document in file.documents)
+    documents = tuple((_place(document, file), document.title) for document in file.documents)
     return Checked(name, documents, findings.versions, version_text(parted or ()), findings.sorted())
 
 
-def _overridden(file: ExistingFile, operand: Operand) -> str:
-    """The version of an operand that the file itself names."""
-    specs = [spec for document in file.documents if (spec := spec_of(document)) is not None]
-    return next((text for spec in specs if (text := overridden(spec, operand))), "")
+def _place(document: Document, file: ExistingFile) -> str:
+    return path_text(file.places.of(document.path)) if document.path else ""
+
+
+def _named_version(file: ExistingFile, operand: Operand) -> str:
+    """The version of an operand that the file itself names, or that a chart brings whose version it names."""
+    documents = [(document, spec) for document in file.documents if (spec := spec_of(document)) is not None]
+    given = next((text for _, spec in documents if (text := overridden(spec, operand))), "")
+    return given or next((text for document, _ in documents if (text := brought(document.version).get(operand))), "")
 
 
 def _check_versions(file: ExistingFile, findings: Findings) -> None:
@@ -128,13 +137,31 @@ def _check_reading(file: ExistingFile, findings: Findings) -> None:
             allowed="each key once",
             remedy="Keep one of the two.",
         )
+    for path, what in file.unread:
+        findings.add(
+            path,
+            "unknown",
+            f"{what or 'a source of values'} is not read",
+            really="what it gives is merged with the values here, and is not known",
+            allowed="all values in one file",
+            remedy="Check what it holds as well.",
+        )
+    for path, winner in file.dropped:
+        findings.add(
+            path,
+            "overridden",
+            f"`{path[-1]}` beside {winner}",
+            really=f"Argo CD takes {winner} alone; nothing of this reaches the chart",
+            allowed="one of the two",
+            remedy="Move what is still needed, and remove the rest.",
+        )
     for fault in file.faults:
         findings.add(
             fault.path,
             "crash" if fault.severe else "ignored",
             fault.message,
             really=fault.really,
-            allowed="one YAML document as a text",
+            allowed=fault.allowed,
             remedy=fault.remedy,
         )
 
@@ -167,9 +194,12 @@ def _check_document(document: Document, file: ExistingFile, findings: Findings, 
             check_mig_parted(part.value, part.path, findings, context)
             if document.kind != "mig-parted" and context.disabled_key:
                 check_disabled_key(part.value, part.path, findings)
+    _check_plugin_keys(document, findings)
     spec = spec_of(document)
     if document.kind == "operator-values" and spec is not None:
-        check_operator_values(spec, document.path, findings)
+        driver_objects = any(at(other.value, "kind") == "NVIDIADriver" for other in file.documents)
+        version = _chart_version(document, findings)
+        check_operator_values(spec, document.path, findings, version, has_driver_objects=driver_objects)
     elif document.kind == "cluster-policy" and spec is not None:
         check_policy(spec, (*document.path, "spec"), findings)
     elif document.kind == "chart-values":
@@ -178,6 +208,41 @@ def _check_document(document: Document, file: ExistingFile, findings: Findings, 
         _check_map(document, findings)
     elif document.kind == "other":
         _say_unchecked(document, file, findings)
+
+
+#: Where the names of device-plugin configs stand in each kind of document, and which of them needs no label.
+_PLUGIN_KEYS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "operator-values": (("devicePlugin", "config", "data"), ("devicePlugin", "config", "default")),
+    "chart-values": (("config", "map"), ("config", "default")),
+    "plugin-map": (("data",), ()),
+}
+
+
+def _check_plugin_keys(document: Document, findings: Findings) -> None:
+    where, default = _PLUGIN_KEYS.get(document.kind, ((), ()))
+    configs = at(document.value, *where) if where else None
+    # A config without a name stands there itself.
+    if isinstance(configs, dict) and all(part.path != (*document.path, *where) for part in document.parts):
+        check_plugin_keys(configs, at(document.value, *default) if default else None, (*document.path, *where), findings)
+
+
+def _chart_version(document: Document, findings: Findings) -> str:
+    """The version of the operator's chart by whose keys values are judged; one that is not known here is reported."""
+    known = VERSIONS["gpu-operator"]
+    written = document.version
+    version = written if written.startswith("v") or not written else f"v{written}"
+    if version in known:
+        return version
+    if written:
+        findings.add(
+            document.version_path,
+            "unknown",
+            f"the chart version {show(written)} is not known here",
+            really=f"the findings are those of {known[0]}",
+            allowed=", ".join(known),
+            remedy="Compare with what `helm show values` prints of that version.",
+        )
+    return known[0]
 
 
 def _check_chart(document: Document, findings: Findings) -> None:
@@ -214,7 +279,8 @@ def _check_map(document: Document, findings: Findings) -> None:
     data = at(document.value, "data")
     keys = tuple(data) if isinstance(data, dict) else ()
     if document.kind == "mig-parted-map":
-        check_mig_file(keys, (*document.path, "data"), findings)
+        if keys:
+            check_mig_file(keys, (*document.path, "data"), findings)
         if document.name == "default-mig-parted-config":
             owned_map((*document.path, "metadata", "name"), findings)
     namespace = at(document.value, "metadata", "namespace")

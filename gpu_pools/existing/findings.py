@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from gpu_pools.existing.layers import Places
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -68,9 +70,23 @@ class Finding:
 class Findings:
     """A growing list of findings of one file."""
 
-    def __init__(self, lines: Mapping[Path, int], versions: tuple[str, ...], mig_parted: Version | None = None) -> None:
-        """`lines`: the file's; `versions` of the device plugin and of mig-parted: what was asked about; None: any mig-parted."""
+    def __init__(
+        self,
+        lines: Mapping[Path, int],
+        versions: tuple[str, ...],
+        mig_parted: Version | None = None,
+        places: Places | None = None,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            lines: the file's.
+            versions: of the device plugin that are asked about.
+            mig_parted: the version of mig-parted; None: any.
+            places: where in the file a value stands that is checked elsewhere.
+        """
         self._lines = lines
+        self._places = places or Places()
         self.versions = versions
         self.mig_parted = mig_parted
         self._found: list[Finding] = []
@@ -94,6 +110,7 @@ class Findings:
         holds = tuple(version for version in wanted if version in self.versions)
         if wanted and not holds:
             return
+        path = self._places.of(path)
         finding = Finding(
             path=path_text(path),
             line=self._line(path),

@@ -41,6 +41,9 @@ _SETTINGS: Final = {
     "migManager": "names and defaults of ConfigMaps are made by the plan; other values go to gpu-pools:operator.values",
 }
 _PLUGIN_CHART: Final = "a value of the plugin's own chart: the GPU operator brings the plugin, and the plan names its configs"
+_AROUND: Final = (
+    "how the chart is installed, or a value of another chart: the stack installs the operator itself, gpu-pools:operator"
+)
 _OTHER_VALUE: Final = "a value of the chart, no sharing: write it under gpu-pools:operator.values"
 
 
@@ -140,7 +143,7 @@ class _Importer:
     def __init__(self, file: ExistingFile, imported: Imported) -> None:
         self._file = file
         self._imported = imported
-        self._losses = Losses(file.name, imported.lost)
+        self._losses = Losses(file.name, imported.lost, file.places)
         self._targets: list[MigTargets] = []
 
     def run(self) -> None:
@@ -148,8 +151,14 @@ class _Importer:
             self._losses.add(path, None, "given twice in one mapping: the earlier value is dropped, as the real software does")
         for fault in self._file.faults:
             self._losses.add(fault.path, None, f"{fault.message}: {fault.really}")
+        for path, what in self._file.unread:
+            self._losses.add(path, what, "values that lie elsewhere are not read: import them as well")
+        for path, winner in self._file.dropped:
+            self._losses.add(path, None, f"{winner} wins, and this counts for nothing")
         for document in self._file.documents:
             self._document(document)
+        for path, value in self._file.around:
+            self._losses.add(path, value, _AROUND)
 
     def join(self, layouts: Sequence[Declaration]) -> None:
         """Add the layouts once more that have MIG resources which a config of this file time-slices."""
@@ -186,7 +195,7 @@ class _Importer:
             self._targets.append(targets)
 
     def _mig(self, part: Part) -> None:
-        findings = Findings({}, plugin_schema().versions)
+        findings = Findings({}, plugin_schema().versions, places=self._file.places)
         configs = read_mig_configs(part.value, part.path, findings)
         for finding in findings.sorted():
             if finding.severity == "crash":
@@ -211,12 +220,15 @@ class _Importer:
         unique, number = name, 2
         while unique in taken:
             unique, number = f"{name}-{number}", number + 1
-        here = plain(f"{self._file.name}: {path_text(path)}")
+        here = plain(f"{self._file.name}: {path_text(self._file.places.of(path))}")
         source = f"{beside} and {here}" if beside else here
         self._imported.declarations.append(Declaration(unique, sharing, source, comments))
 
     def _rest(self, document: Document) -> None:
         """What surrounds the configs: metadata, chart values."""
+        if document.holder and not document.value:
+            # An object that installs the chart without any values.
+            return
         carried = [part.path for part in document.parts]
         for path, value in _leaves(document.value, document.path):
             inside = path[len(document.path) :]

@@ -11,6 +11,7 @@ from gpu_pools.existing.findings import path_text, plain
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
+    from gpu_pools.existing.layers import Places
     from gpu_pools.existing.yaml_tree import Path
 
 
@@ -43,13 +44,14 @@ class Loss:
 class Losses:
     """Adds the losses of one file to a list."""
 
-    def __init__(self, file: str, lost: list[Loss]) -> None:
+    def __init__(self, file: str, lost: list[Loss], places: Places) -> None:
         self._file = file
         self._lost = lost
+        self._places = places
 
     def add(self, path: Path, value: object, why: str) -> None:
         """Remember one loss."""
-        self.add_text(path_text(path), value, why)
+        self.add_text(path_text(self._places.of(path)), value, why)
 
     def add_text(self, path: str, value: object, why: str) -> None:
         """Remember one loss whose place is in words already."""

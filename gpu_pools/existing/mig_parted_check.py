@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.existing.config_names import check_config_name
 from gpu_pools.existing.profiles import doubtful_names, fits, fitting_models, has, models_with, nearest_profiles, unknown_geometry
 from gpu_pools.existing.values import is_whole
 from gpu_pools.hardware.models import device_models, model
 from gpu_pools.hardware.operands import charts_with, since, version_text
 from gpu_pools.rendering.sharing_configs import MIG_DISABLED_KEY
+from gpu_pools.stack.kubernetes_names import MIG_CONFIG_LABEL
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ def check_mig_parted(value: object, base: Path, findings: Findings, context: Run
         context: how it is run.
     """
     for name, entries in read_mig_configs(value, base, findings).items():
+        check_config_name(name, MIG_CONFIG_LABEL, (*base, "mig-configs", name), findings)
         for entry in entries:
             _check_entry(entry, findings)
         _check_overlaps(entries, findings)
@@ -487,7 +490,11 @@ def _check_overlaps(entries: list[MigEntry], findings: Findings) -> None:
         shared = first.filters is None or second.filters is None or set(first.filters) & set(second.filters)
         indexes = first.devices is None or second.devices is None or set(first.devices) & set(second.devices)
         nowhere = () in (first.filters, second.filters, first.devices, second.devices)
-        if shared and indexes and not nowhere:
+        if not shared or not indexes or nowhere:
+            continue
+        if first.enabled != second.enabled:
+            _differs_in_mode(first, second, findings)
+        else:
             findings.add(
                 (*second.path, "devices"),
                 "overridden",
@@ -498,17 +505,75 @@ def _check_overlaps(entries: list[MigEntry], findings: Findings) -> None:
             )
 
 
+def _differs_in_mode(first: MigEntry, second: MigEntry, findings: Findings) -> None:
+    """`apply` gives each GPU the mode of its last entry, and then follows every entry in turn (apply/mode.go, config.go)."""
+    error = (
+        "unable to apply MIG config with MIG mode disabled"
+        if first.enabled
+        else "MIG mode is currently enabled, but the configuration specifies it should be disabled"
+    )
+    findings.add(
+        (*second.path, "mig-enabled"),
+        "crash",
+        f"{str(second.enabled).lower()} for GPUs for which entry [{first.path[-1]}] says {str(first.enabled).lower()} (D20)",
+        really=f"the GPU gets the mode of the later entry, and `nvidia-mig-parted apply` then exits with an error at the earlier "
+        f"one, `{error}`; mig.config.state=failed",
+        allowed="each GPU in one entry of a config",
+        remedy="Give each GPU index, or each device-filter, one entry.",
+    )
+
+
+def _kinds_of_gpu(entries: list[MigEntry]) -> list[tuple[tuple[int, ...], list[MigEntry]]]:
+    """The entries that hold for each kind of GPU: (its PCI device ids, entries); no ids are those that no filter names.
+
+    An entry that matches no GPU is left out, and so is one all of whose GPUs a later entry names again. Kinds for which the same
+    entries hold are one.
+    """
+    matching = [entry for entry in entries if entry.filters != () and entry.devices != ()]
+    devices = dict.fromkeys(device for entry in matching for device in entry.filters or ())
+    kinds: dict[tuple[Path, ...], tuple[tuple[int, ...], list[MigEntry]]] = {}
+    for device in (*devices, None):
+        mine = [entry for entry in matching if entry.filters is None or device in entry.filters]
+        last = [entry for number, entry in enumerate(mine) if not _named_again(entry, mine[number + 1 :])]
+        key = tuple(entry.path for entry in last)
+        known = kinds.get(key, ((), []))[0] if device is not None else ()
+        kinds[key] = ((*known, device) if device is not None else (), last)
+    return list(kinds.values())
+
+
+def _named_again(entry: MigEntry, later: list[MigEntry]) -> bool:
+    if any(other.devices is None for other in later):
+        return True
+    named = {index for other in later for index in other.devices or ()}
+    return entry.devices is not None and set(entry.devices) <= named
+
+
 def _check_coverage(entries: list[MigEntry], findings: Findings, path: Path) -> None:
-    if entries and all(entry.devices for entry in entries):
-        named = sorted({index for entry in entries for index in entry.devices or ()})
-        findings.add(
-            path,
-            "unknown",
-            f"only GPUs {', '.join(map(str, named))} are named",
-            really="GPUs that no entry names keep whatever layout they have; how many the node has is not known here",
-            allowed="every GPU index of the node, or `all`",
-            remedy="List the remaining GPUs, with `mig-enabled: false` where they stay whole.",
-        )
+    """Point out GPUs that no entry names: by their index, or because a device-filter leaves their kind out."""
+    if any(entry.filters == () or entry.devices == () for entry in entries):
+        return
+    for devices, mine in _kinds_of_gpu(entries):
+        if not mine and entries:
+            findings.add(
+                path,
+                "unknown",
+                "every entry has a device-filter",
+                really="GPUs that no filter names keep whatever layout they have: `nvidia-mig-parted apply` exits 0, and its "
+                "assert then fails: mig.config.state=failed",
+                allowed="filters for every kind of GPU that the nodes have, or an entry without one",
+                remedy="Use the config on nodes with the named GPUs only, or add their device ids.",
+            )
+        elif mine and all(entry.devices for entry in mine):
+            named = sorted({index for entry in mine for index in entry.devices or ()})
+            which = f" of {', '.join(f'0x{device:04X}10DE' for device in devices)}" if devices else ""
+            findings.add(
+                path,
+                "unknown",
+                f"only GPUs {', '.join(map(str, named))}{which} are named",
+                really="GPUs that no entry names keep whatever layout they have; how many the node has is not known here",
+                allowed="every GPU index of the node, or `all`",
+                remedy="List the remaining GPUs, with `mig-enabled: false` where they stay whole.",
+            )
 
 
 def _check_strategy(entries: list[MigEntry], findings: Findings, path: Path, context: RunContext) -> None:
@@ -525,10 +590,7 @@ def _check_strategy(entries: list[MigEntry], findings: Findings, path: Path, con
                 allowed="at least one profile, or `mig-enabled: false`",
                 remedy="Add a layout.",
             )
-    layouts = {tuple(entry.layout) for entry in entries if entry.filters is None}
-    partitioned = any(layouts)
-    uneven = len({name for layout in layouts for name in layout}) > 1 or () in layouts
-    if strategy == "single" and partitioned and uneven:
+    if strategy == "single" and any(_is_uneven(mine) for _, mine in _kinds_of_gpu(entries)):
         findings.add(
             path,
             "crash",
@@ -537,7 +599,7 @@ def _check_strategy(entries: list[MigEntry], findings: Findings, path: Path, con
             allowed="mig.strategy mixed, or one profile on all GPUs",
             remedy="Set mig.strategy to mixed.",
         )
-    if strategy == "none" and partitioned:
+    if strategy == "none" and any(entry.layout for entry in entries):
         findings.add(
             path,
             "ignored",
@@ -546,6 +608,12 @@ def _check_strategy(entries: list[MigEntry], findings: Findings, path: Path, con
             allowed="mig.strategy single or mixed",
             remedy="Set mig.strategy.",
         )
+
+
+def _is_uneven(entries: list[MigEntry]) -> bool:
+    """Whether GPUs of one node get instances of several kinds, or only some get any."""
+    layouts = {tuple(entry.layout) for entry in entries}
+    return any(layouts) and (len({name for layout in layouts for name in layout}) > 1 or () in layouts)
 
 
 def _too_new(findings: Findings, path: Path, severity: Severity, feature: Feature, what: str, *, really: str) -> None:

@@ -1,23 +1,25 @@
 """What the GPU operator's chart, and its ClusterPolicy, do with values: ignore them, refuse them, let something else win.
 
-Unknown values are judged by the keys of the pinned chart version (gpu_pools/stack/charts.py). The traps come from the chart's own
-validations, from the operator's controllers (NVIDIA/gpu-operator at a22dbf671) and from incidents D01 to D16.
+Unknown values are judged by the keys of the chart's version, or of the pinned one where the file does not tell it
+(gpu_pools/stack/charts.py). The traps come from the chart's own validations, from the operator's controllers (NVIDIA/gpu-operator
+at a22dbf671) and from incidents D01 to D22.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.existing.documents import MIG_FILE
+from gpu_pools.existing.kinds import MIG_FILE
+from gpu_pools.hardware.operands import parse_version
 from gpu_pools.stack.charts import (
     CHOICES,
-    VERSIONS,
     flattened_values,
     overridden_environment,
     refused_choices,
     refused_combinations,
     unknown_values,
 )
+from gpu_pools.stack.doubtful_values import driver_of_nobody, strategy_without_cdi
 from gpu_pools.stack.refused_values import refused_nfd_values, refused_operator_values
 from gpu_pools.text.errors import show
 from gpu_pools.text.nested import at
@@ -25,8 +27,9 @@ from gpu_pools.text.nested import at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpu_pools.existing.findings import Findings
+    from gpu_pools.existing.findings import Findings, Severity
     from gpu_pools.existing.yaml_tree import Path
+    from gpu_pools.stack.doubtful_values import Doubtful
     from gpu_pools.stack.refused_values import Refused
 
 _CHART: Final = "gpu-operator"
@@ -43,9 +46,18 @@ _NO_DEFAULT: Final = (
 )
 
 
-def check_operator_values(values: Mapping[str, object], base: Path, findings: Findings) -> None:
-    """Check Helm values of the GPU operator's chart."""
-    version = VERSIONS[_CHART][0]
+def check_operator_values(
+    values: Mapping[str, object], base: Path, findings: Findings, version: str, *, has_driver_objects: bool
+) -> None:
+    """Check Helm values of the GPU operator's chart.
+
+    Args:
+        values: the values.
+        base: where they stand.
+        findings: are added to.
+        version: the chart's, one of those whose keys are known.
+        has_driver_objects: whether NVIDIADriver objects are known to exist beside the values.
+    """
     for key, inside, siblings in unknown_values(values, _CHART, version):
         findings.add(
             (*base, *inside.split(".")[:-1], key),
@@ -71,10 +83,13 @@ def check_operator_values(values: Mapping[str, object], base: Path, findings: Fi
     nfd = values.get("node-feature-discovery")
     if isinstance(nfd, dict):
         _add_refused(refused_nfd_values(nfd), (*base, "node-feature-discovery"), findings)
-    check_policy(values, base, findings, created=True)
+    driver = driver_of_nobody(values)
+    if driver is not None and not has_driver_objects:
+        _add_doubtful(driver, "unknown", base, findings)
+    check_policy(values, base, findings, created=True, version=version)
 
 
-def check_policy(spec: Mapping[str, object], base: Path, findings: Findings, *, created: bool = False) -> None:
+def check_policy(spec: Mapping[str, object], base: Path, findings: Findings, *, created: bool = False, version: str = "") -> None:
     """Check what chart values and the ClusterPolicy's spec have in common.
 
     Args:
@@ -82,6 +97,7 @@ def check_policy(spec: Mapping[str, object], base: Path, findings: Findings, *, 
         base: where it stands.
         findings: are added to.
         created: whether ConfigMaps may be given inline (chart values only).
+        version: the chart's; empty where it is not known.
     """
     for dotted, value in refused_choices(spec):
         findings.add(
@@ -103,6 +119,9 @@ def check_policy(spec: Mapping[str, object], base: Path, findings: Findings, *, 
             allowed="mig.strategy, and devicePlugin.config",
             remedy="Remove it, and say it there.",
         )
+    strategy = strategy_without_cdi(spec, parse_version(version))
+    if strategy is not None:
+        _add_doubtful(strategy, "overridden", base, findings)
     _check_plugin_config(spec, base, findings, inline=created)
     _check_mig_config(spec, base, findings, inline=created)
 
@@ -117,6 +136,10 @@ def _add_refused(found: Iterable[Refused], base: Path, findings: Findings) -> No
             allowed=one.allowed,
             remedy="Change it, or leave it out.",
         )
+
+
+def _add_doubtful(found: Doubtful, severity: Severity, base: Path, findings: Findings) -> None:
+    findings.add((*base, *found.place), severity, found.what, really=found.why, allowed=found.allowed, remedy=found.remedy)
 
 
 def strategy_of(spec: Mapping[str, object], *, default: str) -> str:

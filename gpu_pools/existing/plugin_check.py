@@ -381,9 +381,18 @@ def _winning(check: _Check, dotted: str, override: Override) -> tuple[object, st
     return override.value, f"{why} ({override.source})" if override.source else why
 
 
+#: Of the variables that follow from a value of the chart, or that must stay as they are.
+_REMEDIES: Final = {
+    "MIG_STRATEGY": 'Set the strategy there: mig.strategy of the operator ("" lets each file decide), migStrategy of the plugin '
+    "chart.",
+    "MPS_ROOT": "Set it there: devicePlugin.mps.root of the operator, mps.root of the plugin chart; or remove it here.",
+    "DEVICE_LIST_STRATEGY": "Remove it here. With CDI on, no strategy but its own works in devicePlugin.env either (W93).",
+}
+
+
 def _remedy_of(override: Override) -> str:
-    if override.variable == "MIG_STRATEGY":
-        return 'Set the strategy there: mig.strategy of the operator ("" lets each file decide), migStrategy of the plugin chart.'
+    if override.variable in _REMEDIES:
+        return _REMEDIES[override.variable]
     return f"Set {override.variable} in the chart's devicePlugin.env, or remove it here."
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.plan.mig_strategy import derived_mig_strategy
 from gpu_pools.stack.adoption import OPERATOR
-from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
+from gpu_pools.stack.clusters import AksSettings, MagnumSettings, was_there
 from gpu_pools.stack.imported import ADOPTION, IMPORTED
 from gpu_pools.stack.sharing import Mps
 
@@ -91,8 +91,8 @@ def imported_warnings(settings: Settings) -> Iterator[str]:
         )
 
 
-def cluster_warnings(settings: Settings) -> Iterator[str]:
-    """What of the cluster cannot be known before the deploy, and stops the operator."""
+def cluster_warnings(settings: Settings, driver: str) -> Iterator[str]:
+    """What of the cluster cannot be known before the deploy, and stops the operator; `driver`: who installs it."""
     if settings.imported:
         return
     if settings.nfd.adopted:
@@ -100,7 +100,9 @@ def cluster_warnings(settings: Settings) -> Iterator[str]:
             "the NFD that is there must publish pci-10de.present and system-os_release of its GPU nodes; without the latter the "
             "operator makes no DaemonSet at all, and that cannot be checked before the deploy (W40)"
         )
-    if isinstance(settings.cluster, ExistingSettings) and not settings.operator.adopted:
+    # Where AKS installs the driver, its image brings a class of another name.
+    of_aks = isinstance(settings.cluster, AksSettings) and driver != "operator"
+    if was_there(settings.cluster) and not settings.operator.adopted and not of_aks:
         yield (
             "a RuntimeClass nvidia that the cluster has already is taken over by the operator, and goes with it; one with "
             "another handler stops the operator, since handlers cannot be changed (W41)"

@@ -166,11 +166,13 @@ def too_old(settings: Settings, version: str | None, whose: str) -> list[Problem
             remedy="Upgrade the cluster, or leave the section out.",
         )
     for pool in settings.pools:
-        image = pool.placement.os_sku if isinstance(pool.placement, AksPlacement) else None
+        if not isinstance(pool.placement, AksPlacement):
+            continue
+        image = pool.placement.asked.os_sku
         oldest = OLDEST_FOR_IMAGE.get(image or "")
         if oldest and has < numbers(oldest):
             problems.add(
-                f"{pool.path}.osSku",
+                f"{pool.path}.{pool.placement.written_at('osSku')}",
                 f"{image} needs Kubernetes {oldest}, and {whose} {version}",
                 allowed=f"another image, or Kubernetes {oldest} or newer",
                 remedy="Leave it out: AKS then takes the image that goes with the version.",
@@ -223,13 +225,13 @@ def _other_driver(pool: Pool, settings: Settings, found: FoundCluster) -> Iterat
 def _elsewhere(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
     if not isinstance(pool.placement, AksPlacement):
         return
-    options = pool.placement.options
+    options = pool.placement.asked.options
     network = _network(found.subnets_for("")[0])
     for key, subnet in (("subnet", options.subnet), ("podSubnet", options.pod_subnet)):
         if subnet is None or isinstance(subnet, Later) or _network(subnet) == network:
             continue
         yield Problem(
-            f"{pool.path}.{key}",
+            f"{pool.path}.{pool.placement.written_at(key)}",
             f"{_short(subnet)} is not in the network of the cluster's other pools"
             if network
             else f"{_short(subnet)}: the cluster's network is of Azure's own making, and its pools are in it",
@@ -240,9 +242,10 @@ def _elsewhere(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
 
 
 def _reserved(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
-    if isinstance(pool.placement, AksPlacement) and pool.placement.options.capacity_reservation_group and not found.own_identity:
+    placement = pool.placement.asked if isinstance(pool.placement, AksPlacement) else None
+    if placement and placement.options.capacity_reservation_group and not found.own_identity:
         yield Problem(
-            f"{pool.path}.capacityReservationGroup",
+            f"{pool.path}.{placement.written_at('capacityReservationGroup')}",
             "the cluster acts as an identity of Azure's making, which cannot use it",
             "nothing in this cluster",
             "Have its owner give it an identity that is a Contributor of the group's resource group, or leave this out.",

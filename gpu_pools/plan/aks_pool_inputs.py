@@ -69,7 +69,7 @@ def pool_inputs(planned: PoolPlan, around: Around) -> dict[str, Any]:
         }
     else:
         # One node beyond the pool at an upgrade: GPU quota is scarce; none, where nodes may be away instead.
-        away = placement.options.upgrade_settings.max_unavailable
+        away = placement.asked.options.upgrade_settings.max_unavailable
         inputs["upgradeSettings"] = {"maxSurge": "1" if away is None else "0"}
     inputs |= {"vnetSubnetID": around.node_subnet, "podSubnetID": around.pod_subnet}
     inputs = {**merged(inputs, sent(placement.options)), "tags": {**around.tags, **placement.options.tags}}

@@ -11,6 +11,7 @@ from gpu_pools.rendering.node_leaving import hook_objects
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
 from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.stack.sharing import Mig
+from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 #: (nfd-api-controller.go of v0.18.3 sets `Limit` but not `ResourceVersionMatch`; seen with kube-apiserver 1.36.3).
 _NFD_PAGE_SIZE: Final = 0
 
+_WITH_REBOOT: Final = "WITH_REBOOT"
 _GPU_TOLERATION: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _ANY_NO_SCHEDULE: Final = {"operator": "Exists", "effect": "NoSchedule"}
 
@@ -103,7 +105,7 @@ def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict
     with_reboot = any(isinstance(p.sharing, Mig) and p.mig_config_key and reboots(p.hardware, settings) for p in pools)
     return {
         "enabled": not any(planned.gpu_instance_profile for planned in pools),
-        **({"env": [{"name": "WITH_REBOOT", "value": "true"}]} if with_reboot else {}),
+        **({"env": [{"name": _WITH_REBOOT, "value": "true"}]} if with_reboot else {}),
         "config": {"create": False, "name": MIG_PARTED_CONFIG_MAP, "default": MIG_DISABLED_KEY},
     }
 
@@ -119,6 +121,13 @@ def nfd_values(pools: tuple[PoolPlan, ...], tolerated: tuple[Mapping[str, str], 
         },
         "worker": {"tolerations": [dict(toleration) for toleration in tolerated]},
     }
+
+
+def reboots_by_itself(settings: Settings) -> bool:
+    """Whether the user's own values let mig-manager reboot a node."""
+    env = at(settings.operator.chart.values, "migManager", "env")
+    last = [at(entry, "value") for entry in (env if isinstance(env, list) else ()) if at(entry, "name") == _WITH_REBOOT]
+    return bool(last) and str(last[-1]).lower() == "true"
 
 
 def reboots(hardware: Hardware, settings: Settings) -> bool:

@@ -111,7 +111,11 @@ def declared_model_warnings(model: GpuModel) -> Iterator[str]:
 
 def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settings: Settings) -> Iterator[str]:
     """What autoscaling makes of this pool."""
-    if not pool.autoscaled or isinstance(pool.placement, ExistingPlacement):
+    if not pool.autoscaled:
+        return
+    if isinstance(pool.placement, ExistingPlacement):
+        # Whether anybody scales such nodes, and by what, is not known; that nodes may come is.
+        yield from _early_pods(pool, sharing, settings)
         return
     if isinstance(sharing, Mig) and mig_strategy == "mixed":
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/mig-* is judged unready (C04)"
@@ -120,6 +124,10 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settin
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/gpu.shared is judged unready (C04)"
     if pool.min_nodes == 0:
         yield from _from_zero(settings)
+    yield from _early_pods(pool, sharing, settings)
+
+
+def _early_pods(pool: Pool, sharing: Sharing, settings: Settings) -> Iterator[str]:
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and not settings.verification.startup_taint:
         yield f"new nodes advertise whole GPUs until MIG is applied, and pods may start too early (C06): {_waiting(settings)}"
 

@@ -17,7 +17,7 @@ from gpu_pools.text.nested import at
 from gpu_pools.verifier.turns import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from gpu_pools.plan.planned import Plan
     from gpu_pools.stack.settings import Settings
@@ -100,6 +100,7 @@ def driver_upgrade_warnings(settings: Settings, driver: str) -> Iterator[str]:
     if driver == "operator" and not settings.operator.adopted:
         yield from _undemanded(settings)
     if declared is None:
+        yield from _written_policy(at(settings.operator.chart.values, "driver", "upgradePolicy"), budgets, driver)
         return
     if driver != "operator":
         yield "operator.driverUpgrade has no effect: the operator installs no driver here"
@@ -108,6 +109,25 @@ def driver_upgrade_warnings(settings: Settings, driver: str) -> Iterator[str]:
         yield (
             f"operator.driverUpgrade: drivers are replaced on {budgets[pool]} at a time, not on {declared.max_unavailable}: one "
             f"policy holds for the cluster, and pool {pool} allows no more (rollout.maxUnavailable)"
+        )
+
+
+def _written_policy(policy: object, budgets: Mapping[str, int], driver: str) -> Iterator[str]:
+    """The same of a policy that is written among the chart's values: nothing there keeps to the pools' budgets."""
+    if policy is None:
+        return
+    if driver != "operator":
+        yield "operator.values.driver.upgradePolicy has no effect: the operator installs no driver here"
+        return
+    parallel, away = at(policy, "maxParallelUpgrades"), at(policy, "maxUnavailable")
+    least = min(budgets.values(), default=0)
+    # The chart's own is one node at a time; 0 is no limit.
+    within = not isinstance(parallel, int) or 0 < parallel <= least or (isinstance(away, int) and 0 < away <= least)
+    if budgets and not within and at(policy, "autoUpgrade") is not False:
+        pool = min(budgets, key=lambda name: budgets[name])
+        yield (
+            f"operator.values.driver.upgradePolicy: drivers are replaced on {parallel or 'any number of'} nodes at a time, and "
+            f"pool {pool} allows {least} (rollout.maxUnavailable): write operator.driverUpgrade instead, which keeps to it"
         )
 
 

@@ -100,7 +100,7 @@ def _check_azure(settings: Settings, problems: Problems) -> None:
             allowed="workspace and location of where the cluster's metrics go",
             remedy="az aks update --enable-azure-monitor-metrics --azure-monitor-workspace-resource-id ID; name it here.",
         )
-    monitoring = cluster.options.monitoring
+    monitoring = cluster.options.asked.monitoring
     if monitoring is not None and monitoring.metrics is False:
         problems.add(
             "gpu-pools:cluster.monitoring.metrics",

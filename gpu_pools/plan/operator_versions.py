@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_pools.hardware.operands import documented_kubernetes, parse_version, version_text
-from gpu_pools.stack.clusters import AksSettings, ExistingSettings
+from gpu_pools.stack.clusters import AksSettings, was_there
+from gpu_pools.stack.doubtful_values import driver_of_nobody, strategy_without_cdi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 HOOKS = "extraObjects"
 
 
-def chart_warnings(settings: Settings) -> Iterator[str]:
-    """What of the chosen chart works otherwise than with the newest, or cannot be known."""
+def chart_warnings(settings: Settings, driver: str) -> Iterator[str]:
+    """What of the chosen chart, and of the values for it, works otherwise than it seems, or cannot be known.
+
+    Args:
+        settings: the stack's.
+        driver: who installs the driver and the toolkit.
+    """
     chart = settings.operator.chart
     if settings.operator.adopted:
         return
@@ -30,12 +36,24 @@ def chart_warnings(settings: Settings) -> Iterator[str]:
             f"gpu-operator {chart.version} is known by its default values alone: whether it means by them what the plan means "
             "cannot be checked before the deploy"
         )
-    if isinstance(settings.cluster, ExistingSettings) and HOOKS not in chart.keys:
+    if was_there(settings.cluster) and HOOKS not in chart.keys:
         yield (
             f"gpu-operator {chart.version} has no value {HOOKS}, so nothing cleans the nodes when the stack goes: labels and "
             "annotations of the operator stay on them (W48)"
         )
     yield from _kubernetes(settings)
+    if driver == "operator":
+        yield from _doubtful(settings)
+
+
+def _doubtful(settings: Settings) -> Iterator[str]:
+    """Values of the user's own that leave pods, or nodes, without a driver (W93, W94)."""
+    chart = settings.operator.chart
+    found = [strategy_without_cdi(chart.values, parse_version(chart.version)), driver_of_nobody(chart.values)]
+    for one in found:
+        if one is not None:
+            place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one.place)
+            yield f"gpu-pools:operator.values{place}: {one.what}: {one.why}. {one.remedy}"
 
 
 def _kubernetes(settings: Settings) -> Iterator[str]:

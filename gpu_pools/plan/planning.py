@@ -18,6 +18,7 @@ from gpu_pools.clouds.aks_node_boot import check_node_boot, node_boot_warnings
 from gpu_pools.clouds.aks_together import aks_cluster_warnings, aks_warnings
 from gpu_pools.clouds.magnum_drivers import magnum_driver_warnings
 from gpu_pools.images.placed import tag_warnings
+from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.plan import expectation
 from gpu_pools.plan.adoption import (
     adopted_warnings,
@@ -28,7 +29,7 @@ from gpu_pools.plan.adoption import (
     imported_warnings,
 )
 from gpu_pools.plan.change_ids import cluster_change, pool_change
-from gpu_pools.plan.chart_values import nfd_values, operand_tolerations, operator_values, reboots, tolerations
+from gpu_pools.plan.chart_values import nfd_values, operand_tolerations, operator_values, reboots_by_itself, tolerations
 from gpu_pools.plan.checks import (
     autoscaling_warnings,
     check_pool,
@@ -66,7 +67,7 @@ from gpu_pools.stack.sharing import Exclusive, Mig, Mps
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gpu_pools.rendering.sharing_configs import FlagMigStrategy
     from gpu_pools.stack.charts import ChartSettings, MigStrategy
@@ -245,6 +246,24 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
     return planned if settings.imported else with_generation(planned, getattr(settings.cluster, "driver", None))
 
 
+def _mode_warnings(hardware: Hardware, settings: Settings) -> Iterator[str]:
+    """What it costs to switch the MIG mode of nodes on."""
+    needs = mode_change_needs(hardware.model, settings.cluster.platform)
+    if needs == "reboot":
+        yield (
+            f"a node reboots once, when its MIG mode is switched on ({hardware.model.key} in a virtual machine, R03); "
+            "where it is on already, another layout needs no reboot"
+        )
+    elif needs == "gpu-reset-or-reboot" and not reboots_by_itself(settings):
+        whose = "their operator's owner sets" if settings.operator.adopted else "set gpu-pools:operator.values."
+        gap = " " if settings.operator.adopted else ""
+        yield (
+            f"switching MIG mode on needs a reset of the GPU, which a virtual machine does not allow: its node has to reboot "
+            f"({hardware.model.key}, R03). Where nodes are virtual, {whose}{gap}migManager.env WITH_REBOOT=true, or reboot them; "
+            "where it is on already, another layout needs neither"
+        )
+
+
 def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | None:
     if owner == "aks" or not hardware.model.mig_capable or not hardware.mig_offered:
         return None
@@ -265,19 +284,16 @@ def _pool_warnings(
     if pool is settings.pools[0]:
         # Said once: they are about the cluster.
         yield from imported_warnings(settings)
-        yield from cluster_warnings(settings)
+        yield from cluster_warnings(settings, driver_of(pool, settings))
         yield from aks_cluster_warnings(settings.cluster, metrics_have_a_way=settings.observability.azure_reads)
-        yield from chart_warnings(settings)
+        yield from chart_warnings(settings, driver_of(pool, settings))
         yield from driver_upgrade_warnings(settings, driver_of(pool, settings))
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
     yield from aks_warnings(pool, sharing, driver_of(pool, settings))
     yield from node_boot_warnings(pool, settings, driver_of(pool, settings))
     yield from strategy_warnings(sharing, hardware, strategies.causes)
-    if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and reboots(hardware, settings):
-        yield (
-            f"a node reboots once, when its MIG mode is switched on ({hardware.model.key} in a virtual machine, R03); "
-            "where it is on already, another layout needs no reboot"
-        )
+    if isinstance(sharing, Mig) and mig_owner(pool) == "operator":
+        yield from _mode_warnings(hardware, settings)
     if settings.cluster.platform == "existing" and pool.taints:
         yield "the taints of an existing cluster's nodes are tolerated, not set, by this stack"

@@ -104,15 +104,8 @@ class ApiServer:
     )
 
 
-def read_api_server(section: Section, one: Row) -> ApiServer | None:
-    """The mapping `apiServer`."""
-    server = read_inner(ApiServer, section, one)
-    for place, message, allowed, remedy in _server_rules(server) if server else ():
-        section.problems.add(f"{section.at(one.key)}.{place}", message, allowed=allowed, remedy=remedy)
-    return server
-
-
-def _server_rules(server: ApiServer) -> Iterator[Rule]:
+def server_rules(server: ApiServer) -> Iterator[Rule]:
+    """What of the API server's settings does not go together: (key, message, what is allowed, remedy)."""
     if server.private:
         if server.authorized_ip_ranges:
             yield "authorizedIpRanges", "a private API server has none", "nothing", "Take them out, or `private`."
@@ -157,14 +150,12 @@ class Identity:
     )
 
 
-def read_identity(section: Section, one: Row) -> Identity | None:
-    """The mapping `identity`."""
-    identity = read_inner(Identity, section, one)
-    if identity and identity.kubelet and not identity.user_assigned:
-        section.problems.add(
-            f"{section.at(one.key)}.kubelet",
+def identity_rules(identity: Identity) -> Iterator[Rule]:
+    """What of the identities does not go together: (key, message, what is allowed, remedy)."""
+    if identity.kubelet and not identity.user_assigned:
+        yield (
+            "kubelet",
             "the cluster's own identity is one that Azure makes, which cannot assign it",
-            allowed="`userAssigned` beside it",
-            remedy="Write it, or take this out.",
+            "`userAssigned` beside it",
+            "Write it, or take this out.",
         )
-    return identity

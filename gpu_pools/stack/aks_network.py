@@ -213,16 +213,8 @@ class Network:
         return "overlay" if self.plugin == "azure" and self.pod_subnet is None else None
 
 
-def read_network(section: Section, one: Row) -> Network | None:
-    """The mapping `network`."""
-    network = read_inner(Network, section, one)
-    for place, *told in _rules(network) if network else ():
-        message, allowed, remedy = told
-        section.problems.add(f"{section.at(one.key)}.{place}", message, allowed=allowed, remedy=remedy)
-    return network
-
-
-def _rules(network: Network) -> Iterator[Rule]:
+def network_rules(network: Network) -> Iterator[Rule]:
+    """What of a network does not go together: (key, message, what is allowed, remedy)."""
     yield from _engines(network)
     yield from _subnets(network)
     yield from _ranges(network)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.aks_access import ApiServer, Identity, read_api_server, read_identity
-from gpu_pools.stack.aks_network import Network, read_network
+from gpu_pools.stack.aks_access import ApiServer, Identity, identity_rules, server_rules
+from gpu_pools.stack.aks_asked import asked, place_of
+from gpu_pools.stack.aks_network import Network, network_rules
 from gpu_pools.stack.aks_upkeep import Autoscaler, Maintenance, Upgrades
 from gpu_pools.stack.azure_names import resource_id, resource_ids
 from gpu_pools.stack.azure_types import properties
-from gpu_pools.stack.fields import Kind, Row, flag, inner, read, row, text
+from gpu_pools.stack.fields import Row, flag, inner, read, row, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,9 +96,9 @@ class AksClusterOptions:
         change="replaces",
         doc="Name of the group that Azure makes for machines and disks; `MC_<group>_<cluster>_<region>` by default.",
     )
-    network: Network | None = row("Where nodes and pods lie, and how they talk.", Kind(read_network, Network))
-    api_server: ApiServer | None = row("Who can reach the API server.", Kind(read_api_server, ApiServer))
-    identity: Identity | None = row("As whom the cluster acts in Azure.", Kind(read_identity, Identity))
+    network: Network | None = row("Where nodes and pods lie, and how they talk.", inner(Network, "a mapping"))
+    api_server: ApiServer | None = row("Who can reach the API server.", inner(ApiServer, "a mapping"))
+    identity: Identity | None = row("As whom the cluster acts in Azure.", inner(Identity, "a mapping"))
     oidc_issuer: bool | None = row(
         "An issuer of tokens that Entra ID trusts.",
         flag(),
@@ -140,20 +141,32 @@ class AksClusterOptions:
     )
 
     @property
+    def asked(self) -> AksClusterOptions:
+        """What Azure is asked for, with what `properties` says in the place of keys: for judging only."""
+        return asked(self, self.properties)
+
+    @property
     def own_identity(self) -> bool:
         """Whether the cluster acts as an identity of the user's."""
         return bool(self.identity and self.identity.user_assigned)
 
 
 def cluster_options(section: Section, _one: Row) -> AksClusterOptions:
-    """The options of a cluster, with the rules that hold between them."""
+    """The options of a cluster, with the rules that hold between them, by whichever way each value is written."""
     options = read(AksClusterOptions, section)
-    for place, message, allowed, remedy in _rules(options, section):
+    for key, message, allowed, remedy in _rules(asked(options, options.properties), section):
+        place = place_of(AksClusterOptions, key, options.properties)
         section.problems.add(section.at(place), message, allowed=allowed, remedy=remedy)
     return options
 
 
 def _rules(options: AksClusterOptions, section: Section) -> Iterator[Rule]:
+    for place, found in (
+        ("network", network_rules(options.network) if options.network else ()),
+        ("apiServer", server_rules(options.api_server) if options.api_server else ()),
+        ("identity", identity_rules(options.identity) if options.identity else ()),
+    ):
+        yield from ((f"{place}.{key}", message, allowed, remedy) for key, message, allowed, remedy in found)
     if options.existing_resource_group and section.given("resourceGroup"):
         yield "existingResourceGroup", "`resourceGroup` is written, too", "one of the two", "Keep the one that is meant."
     if options.workload_identity and not options.oidc_issuer:

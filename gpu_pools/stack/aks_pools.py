@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware import azure_sizes
+from gpu_pools.stack.aks_asked import asked, place_of
 from gpu_pools.stack.azure_names import resource_id
 from gpu_pools.stack.azure_types import properties
 from gpu_pools.stack.fields import Kind, Row, flag, one_of, placed_texts, read, read_inner, row, text, whole_number
@@ -88,18 +89,7 @@ class UpgradeSettings:
 
 
 def _upgrades(section: Section, one: Row) -> UpgradeSettings | None:
-    settings = read_inner(UpgradeSettings, section, one, "a mapping with maxSurge, maxUnavailable or drainTimeoutInMinutes")
-    if settings is None:
-        return None
-    none_away = settings.max_unavailable is None or _is_none(settings.max_unavailable)
-    if settings.max_surge is not None and _is_none(settings.max_surge) and none_away:
-        section.problems.add(
-            f"{section.at(one.key)}.maxSurge",
-            "with no surge no node can be exchanged, since none may be away either",
-            allowed='a surge above 0, or `maxUnavailable` above 0, e.g. "1"',
-            remedy='Write `maxUnavailable: "1"` beside it.',
-        )
-    return settings
+    return read_inner(UpgradeSettings, section, one, "a mapping with maxSurge, maxUnavailable or drainTimeoutInMinutes")
 
 
 def _is_none(share: str) -> bool:
@@ -184,18 +174,6 @@ class KubeletConfig:
         sets="kubeletConfig.podMaxPids",
         change="replaces",
     )
-
-
-def _kubelet(section: Section, one: Row) -> KubeletConfig | None:
-    config = read_inner(KubeletConfig, section, one)
-    if config and config.image_gc_low is not None and config.image_gc_low > (config.image_gc_high or 85):
-        section.problems.add(
-            f"{section.at(one.key)}.imageGcLowThreshold",
-            f"{config.image_gc_low} is above imageGcHighThreshold, {config.image_gc_high or 85}",
-            allowed="at most the high threshold, which is 85 where nothing is said",
-            remedy="Lower it, or raise the other.",
-        )
-    return config
 
 
 @dataclass(frozen=True)
@@ -320,7 +298,9 @@ class AksPoolOptions:
         sets="hostGroupID",
         change="replaces",
     )
-    kubelet_config: KubeletConfig | None = row("Settings of the kubelets.", Kind(_kubelet, KubeletConfig))
+    kubelet_config: KubeletConfig | None = row(
+        "Settings of the kubelets.", Kind(lambda section, one: read_inner(KubeletConfig, section, one), KubeletConfig)
+    )
     linux_os_config: LinuxOsConfig | None = row(
         "Settings of the nodes' kernels.", Kind(lambda section, one: read_inner(LinuxOsConfig, section, one), LinuxOsConfig)
     )
@@ -362,10 +342,11 @@ class AksPoolOptions:
 
 
 def pool_options(section: Section, _one: Row) -> AksPoolOptions:
-    """The options of a pool, with the rules that hold between them."""
+    """The options of a pool, with the rules that hold between them, by whichever way each value is written."""
     options = read(AksPoolOptions, section)
-    for problem in _rules(options, section):
-        section.problems.add(section.at(problem[0]), problem[1], allowed=problem[2], remedy=problem[3])
+    for key, message, allowed, remedy in _rules(asked(options, options.properties), section):
+        place = place_of(AksPoolOptions, key, options.properties)
+        section.problems.add(section.at(place), message, allowed=allowed, remedy=remedy)
     return options
 
 
@@ -389,6 +370,8 @@ def _rules(options: AksPoolOptions, section: Section) -> Iterator[_Rule]:
             "`subnet` beside it",
             "Write `subnet`, or the cluster's `network.nodeSubnet`.",
         )
+    yield from _upgrade_rules(options.upgrade_settings)
+    yield from _kubelet_rules(options.kubelet_config)
     swap = options.linux_os_config and options.linux_os_config.swap_file_size
     if swap and not (options.kubelet_config and options.kubelet_config.fail_swap_on is False):
         yield (
@@ -397,7 +380,7 @@ def _rules(options: AksPoolOptions, section: Section) -> Iterator[_Rule]:
             "`kubeletConfig: {failSwapOn: false}` beside it",
             "Write that, or take the swap out.",
         )
-    if options.proximity_placement_group and len(zones := _zones(section)) > 1:
+    if options.proximity_placement_group and len(zones := _zones(options, section)) > 1:
         yield (
             "proximityPlacementGroup",
             f"it lies in one zone, and the pool in {', '.join(map(str, zones))}",
@@ -408,12 +391,33 @@ def _rules(options: AksPoolOptions, section: Section) -> Iterator[_Rule]:
     yield from _fips_rules(options, section)
 
 
+def _upgrade_rules(settings: UpgradeSettings) -> Iterator[_Rule]:
+    none_away = settings.max_unavailable is None or _is_none(settings.max_unavailable)
+    if settings.max_surge is not None and _is_none(settings.max_surge) and none_away:
+        yield (
+            "upgradeSettings.maxSurge",
+            "with no surge no node can be exchanged, since none may be away either",
+            'a surge above 0, or `maxUnavailable` above 0, e.g. "1"',
+            'Write `maxUnavailable: "1"` beside it.',
+        )
+
+
+def _kubelet_rules(config: KubeletConfig | None) -> Iterator[_Rule]:
+    if config and config.image_gc_low is not None and config.image_gc_low > (config.image_gc_high or 85):
+        yield (
+            "kubeletConfig.imageGcLowThreshold",
+            f"{config.image_gc_low} is above imageGcHighThreshold, {config.image_gc_high or 85}",
+            "at most the high threshold, which is 85 where nothing is said",
+            "Lower it, or raise the other.",
+        )
+
+
 def _cluster_has_subnet(section: Section) -> bool:
     return bool(getattr(section, "context", None) and section.context.node_subnet)  # type: ignore[attr-defined]
 
 
-def _zones(section: Section) -> list[object]:
-    zones = section.raw("zones")
+def _zones(options: AksPoolOptions, section: Section) -> list[object]:
+    zones = options.properties.get("availabilityZones") or section.raw("zones")
     return zones if isinstance(zones, list) else []
 
 
@@ -433,7 +437,7 @@ def _spot_rules(options: AksPoolOptions, section: Section) -> Iterator[_Rule]:
 def _fips_rules(options: AksPoolOptions, section: Section) -> Iterator[_Rule]:
     if not options.fips:
         return
-    sku = section.raw("osSku")
+    sku = options.properties.get("osSKU") or section.raw("osSku")
     if sku == "Ubuntu2404":
         yield (
             "fips",

@@ -590,6 +590,11 @@ class ExistingSettings:
 ClusterSettings = AksSettings | MagnumSettings | ExistingSettings
 
 
+def was_there(cluster: ClusterSettings) -> bool:
+    """Whether the cluster was there before the stack, and stays when the stack goes."""
+    return isinstance(cluster, ExistingSettings) or cluster.existing is not None
+
+
 def parse_cluster(value: object, path: str, problems: Problems, *, complete: bool) -> ClusterSettings | None:
     """The cluster section; None (and problems) where the platform cannot be told."""
     section = Section(value, path, problems, what="a mapping with `platform`")

@@ -5,10 +5,12 @@ The keys of one platform each. Those that all platforms have are in pools.py, th
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.hardware import azure_sizes
+from gpu_pools.stack.aks_asked import asked, place_of
 from gpu_pools.stack.aks_pools import AksPoolOptions, pool_options
 from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, ZONES
 from gpu_pools.stack.fields import Kind, Row, number, one_of, read, read_inner, reads, row, text, texts, whole_number
@@ -146,6 +148,19 @@ class AksPlacement:
         doc="Spot VMs, e.g. `{maxPrice: -1}` or `{}`; their taint is tolerated by itself.",
     )
     options: AksPoolOptions = reads(Kind(pool_options, ""), AksPoolOptions())
+
+    @property
+    def asked(self) -> AksPlacement:
+        """What Azure is asked for, with what `properties` says in the place of keys: for judging only."""
+        properties = self.options.properties
+        if not properties:
+            return self
+        return dataclasses.replace(asked(self, properties, only=("os_sku", "zones")), options=asked(self.options, properties))
+
+    def written_at(self, key: str) -> str:
+        """Where the value of a key of the pool is written: its own place, or the property that wins over it."""
+        whole = AksPlacement if key in {"osSku", "zones"} else AksPoolOptions
+        return place_of(whole, key, self.options.properties)
 
 
 @dataclass(frozen=True)

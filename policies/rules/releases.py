@@ -161,6 +161,12 @@ def _mps_gfd(case: Case) -> Iterator[Found]:
             yield Found(values.at("gfd", "enabled").path, f"false, and {place.path} of {resource.name} is MPS")
 
 
+#: With CDI the device plugin's own strategies give a pod what it asked for, and no other works (gpu_pools/stack/doubtful_values).
+_WITHOUT_CDI: Final = (
+    "Only where CDI is off (cdi.enabled: false, or a chart before v25.10), also set "
+    "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS=true there, and DEVICE_LIST_STRATEGY=volume-mounts in devicePlugin.env: with "
+    "CDI that would leave pods without a driver (W93)."
+)
 RULES: Final = (
     Rule(
         name="release-has-time",
@@ -287,11 +293,9 @@ RULES: Final = (
         types=(kinds.RELEASE,),
         judge=_visible,
         why="any pod gets all GPUs of its node by the variable NVIDIA_VISIBLE_DEVICES, whatever others were promised",
-        repair="Set ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false in toolkit.env, and "
-        "DEVICE_LIST_STRATEGY=volume-mounts "
-        "with ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS=true.",
-        stack_repair="In operator.values set toolkit.env ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false and "
-        "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS=true, and devicePlugin.env DEVICE_LIST_STRATEGY=volume-mounts.",
+        repair=f"Set ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false in toolkit.env. {_WITHOUT_CDI}",
+        stack_repair="Set ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false in operator.values.toolkit.env. "
+        f"{_WITHOUT_CDI}",
         level="advisory",
     ),
     Rule(

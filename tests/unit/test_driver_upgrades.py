@@ -75,6 +75,32 @@ def test_the_smallest_budget_of_a_pool_bounds_the_cluster(declared: int, rollout
     assert all("on 2 at a time, not on 4" in one and "pool a allows no more" in one for one in warned(planned))
 
 
+@pytest.mark.parametrize(
+    ("written", "rollouts", "said"),
+    [
+        ({"maxParallelUpgrades": 4}, (2, 3), "on 4 nodes at a time, and pool a allows 2"),
+        ({"maxParallelUpgrades": 0}, (2,), "on any number of nodes at a time"),
+        ({"maxParallelUpgrades": 4, "maxUnavailable": 2}, (2,), ""),
+        ({"maxParallelUpgrades": 2}, (2,), ""),
+        ({"maxParallelUpgrades": 4}, (), ""),
+        ({"maxParallelUpgrades": 4, "autoUpgrade": False}, (2,), ""),
+        ({}, (1,), ""),
+    ],
+    ids=str,
+)
+def test_a_policy_among_the_values_is_held_against_the_budgets_as_well(
+    written: dict[str, Any], rollouts: tuple[int, ...], said: str
+) -> None:
+    planned = plan(None, rollouts, values={"driver": {"upgradePolicy": written}})
+    found = [one for pool in planned.pools for one in pool.warnings if "values.driver.upgradePolicy" in one]
+    assert [said in one for one in found] == ([True] if said else [])
+
+
+def test_a_policy_among_the_values_has_no_effect_without_a_driver_of_the_operator_s() -> None:
+    planned = plan(None, driver="preinstalled", values={"driver": {"upgradePolicy": {"autoUpgrade": True}}})
+    assert [one for pool in planned.pools for one in pool.warnings if "upgradePolicy has no effect" in one]
+
+
 def test_without_a_driver_of_the_operator_s_it_has_no_effect_and_says_so() -> None:
     planned = plan({}, driver="preinstalled")
     assert policy(planned) is None

@@ -1,4 +1,6 @@
-"""`check`: what the real software does with existing files; a test after each incident (D01 to D16) that concerns such files.
+"""`check`: what the real software does with existing files; a test after each incident that concerns such files.
+
+D01 to D16, and D20 on.
 
 D17 (quota keys) and D18 (consumers of a renamed resource) are about other files; D19 (one sharing for all pools) is a choice
 that no file can be blamed for: a stack has one declaration per pool.
@@ -26,6 +28,11 @@ DISABLED = "all-disabled: [{devices: all, mig-enabled: false}]"
 ENTRY = "sharing.timeSlicing.resources[0]"
 MPS_ENTRY = "sharing.mps.resources[0]"
 MINE = "mig-configs.mine[0]"
+OFF = "mig-enabled: false"
+SLICES = "mig-enabled: true, mig-devices: {1g.10gb: 7}"
+HALVES = "mig-enabled: true, mig-devices: {3g.40gb: 2}"
+#: Of no GPU in particular, and of the A100 80GB.
+FILTERS = ["", 'device-filter: ["0x20B210DE"], ']
 
 
 def values(plugin_config: str = "", mig_config: str = "", more: str = "") -> str:
@@ -238,8 +245,105 @@ def test_d13_gpus_that_no_entry_names_are_pointed_out(tmp_path: Path) -> None:
 
 
 def test_d13_overlapping_entries_override_each_other(tmp_path: Path) -> None:
-    entries = "{devices: all, mig-enabled: false}, {devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 7}}"
+    entries = f"{{devices: all, {HALVES}}}, {{devices: [1], {SLICES}}}"
     assert found(check_text(tmp_path, mig(entries)), "overridden", "mig-configs.mine[1].devices")
+
+
+@pytest.mark.parametrize("device_filter", FILTERS)
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [
+        (f"devices: all, {OFF}", f"devices: [0], {SLICES}", "MIG mode is currently enabled, but the configuration specifies"),
+        (f"devices: all, {SLICES}", f"devices: [1], {OFF}", "unable to apply MIG config with MIG mode disabled"),
+        (f"devices: [0, 1], {SLICES}", f"devices: [1], {OFF}", "unable to apply MIG config with MIG mode disabled"),
+    ],
+)
+def test_d20_entries_of_one_gpu_that_differ_in_mode_end_mig_parted_in_either_order(
+    first: str, second: str, error: str, device_filter: str, tmp_path: Path
+) -> None:
+    checked = check_text(tmp_path, mig(f"{{{device_filter}{first}}}, {{{device_filter}{second}}}"))
+    assert error in found(checked, "crash", "mig-configs.mine[1].mig-enabled").really
+    assert [finding for finding in checked.findings if finding.severity == "overridden"] == []
+
+
+def test_d20_entries_of_different_gpus_may_differ_in_mode(tmp_path: Path) -> None:
+    entries = f"{{devices: [0], {OFF}}}, {{devices: [1], {SLICES}}}, {{device-filter: '0x232110DE', devices: [2], {OFF}}}"
+    assert not [finding for finding in check_text(tmp_path, mig(entries)).findings if finding.severity == "crash"]
+
+
+def test_d13_gpus_that_no_filter_names_are_pointed_out(tmp_path: Path) -> None:
+    both = f'{{device-filter: "0x20B210DE", devices: all, {SLICES}}}, {{device-filter: ["0x232110DE"], devices: all, {OFF}}}'
+    finding = found(check_text(tmp_path, mig(both)), "unknown", "mig-configs.mine")
+    assert "assert then fails" in finding.really
+    rest = f"{both}, {{devices: [0], {OFF}}}"
+    messages = [one.message for one in check_text(tmp_path, mig(rest)).findings if one.path == "mig-configs.mine"]
+    assert messages == ["only GPUs 0 are named"]
+    assert not check_text(tmp_path, mig(f"{{devices: all, {SLICES}}}")).findings
+
+
+def test_d13_indexes_of_a_filter_are_as_incomplete_as_those_of_all_gpus(tmp_path: Path) -> None:
+    text = mig(f'{{device-filter: "0x20B210DE", devices: [0, 1], {SLICES}}}')
+    messages = {finding.message for finding in check_text(tmp_path, text).findings}
+    assert messages == {"only GPUs 0, 1 of 0x20B210DE are named", "every entry has a device-filter"}
+
+
+@pytest.mark.parametrize("device_filter", FILTERS)
+@pytest.mark.parametrize(
+    ("entries", "uneven"),
+    [
+        ((("devices: [0]", SLICES), ("devices: [1]", HALVES)), True),
+        ((("devices: [0]", SLICES), ("devices: [1]", OFF)), True),
+        ((("devices: [0]", SLICES), ("devices: [1]", SLICES)), False),
+        # The later entry names all GPUs of the earlier one again.
+        ((("devices: [0]", HALVES), ("devices: all", SLICES)), False),
+    ],
+)
+def test_d12_single_on_gpus_of_one_node_that_differ_is_a_crash_with_a_filter_too(
+    entries: tuple[tuple[str, str], ...],
+    uneven: bool,  # noqa: FBT001
+    device_filter: str,
+    tmp_path: Path,
+) -> None:
+    text = ", ".join(f"{{{device_filter}{which}, {layout}}}" for which, layout in entries)
+    inline = f"create: true, name: x, data: {{config.yaml: '{{version: v1, mig-configs: {{{DISABLED}, two: [{text}]}}}}'}}"
+    checked = check_text(tmp_path, values(mig_config=inline, more="mig: {strategy: single}\n"))
+    crashes = [finding.message for finding in checked.findings if finding.severity == "crash"]
+    assert crashes == (["not the same single profile on every GPU, and mig.strategy is single"] if uneven else [])
+
+
+@pytest.mark.parametrize("device_filter", FILTERS)
+def test_d12_none_ignores_layouts_with_a_filter_too(device_filter: str, tmp_path: Path) -> None:
+    text = f"{{version: v1, mig-configs: {{{DISABLED}, two: [{{{device_filter}devices: all, {SLICES}}}]}}}}"
+    inline = f"create: true, name: x, data: {{config.yaml: '{text}'}}"
+    checked = check_text(tmp_path, values(mig_config=inline, more="mig: {strategy: none}\n"))
+    assert "mig.strategy is none" in next(f.message for f in checked.findings if f.severity == "ignored")
+
+
+@pytest.mark.parametrize("name", ["two halves", "all-1g.24gb+gfx", "-x", "x.", "x" * 64])
+def test_d21_a_name_that_is_no_label_value_cannot_be_chosen(name: str, tmp_path: Path) -> None:
+    text = f'version: v1\nmig-configs: {{"{name}": [{{devices: all, {OFF}}}]}}\n'
+    (finding,) = check_text(tmp_path, text).findings
+    assert (finding.severity, "Kubernetes refuses the label nvidia.com/mig.config" in finding.really) == ("ignored", True)
+    assert not check_text(tmp_path, f"version: v1\nmig-configs: {{{'x' * 63}: [{{devices: all, {OFF}}}]}}\n").findings
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"), [("two halves", "crash"), ("a+b", "crash"), ("..", "crash"), ("-x", "ignored"), ("x" * 64, "ignored")]
+)
+@pytest.mark.parametrize("shape", ["map", "operator", "chart"])
+def test_d21_nor_can_such_a_key_of_device_plugin_configs(shape: str, name: str, severity: str, tmp_path: Path) -> None:
+    configs = f'{{"{name}": "version: v1", fine: "version: v1"}}'
+    text = {
+        "map": f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x, namespace: gpu-operator}}\ndata: {configs}\n",
+        "operator": values(f"create: true, name: x, default: fine, data: {configs}"),
+        "chart": f"config: {{default: fine, map: {configs}}}\n",
+    }[shape]
+    assert [finding.severity for finding in check_text(tmp_path, text).findings] == [severity]
+
+
+def test_d21_the_default_needs_no_label(tmp_path: Path) -> None:
+    text = values('create: true, name: x, default: "-x", data: {"-x": "version: v1"}')
+    assert not check_text(tmp_path, text).findings
 
 
 def test_d13_entries_for_different_cards_do_not_overlap() -> None:
@@ -339,14 +443,16 @@ def test_two_names_of_one_profile_fit_on_no_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize("device_filter", ["", 'device-filter: "0x2C3110DE", '])
 def test_a_layout_for_a_model_of_unknown_geometry_cannot_be_checked(device_filter: str, tmp_path: Path) -> None:
     checked = check_text(tmp_path, mig(f"{{{device_filter}devices: all, mig-enabled: true, mig-devices: {{2g.32gb: 1}}}}"))
-    assert [finding.severity for finding in checked.findings] == ["unknown"]
-    assert "geometry of rtx-pro-4500-blackwell" in checked.findings[0].message
+    finding = found(checked, "unknown", f"{MINE}.mig-devices")
+    assert "geometry of rtx-pro-4500-blackwell" in finding.message
 
 
 def test_every_profile_that_a_model_has_is_known(tmp_path: Path) -> None:
     """As in mig-parted's own default file: a config for each profile of each GPU, and all names in use."""
     names = dict.fromkeys(name for key in model_keys() for name in (*(model(key).profiles or ()), *model(key).other_names))
-    configs = "".join(f"  all-{name}: [{{devices: all, mig-enabled: true, mig-devices: {{{name}: 1}}}}]\n" for name in names)
+    configs = "".join(
+        f"  all-{name.replace('+', '.')}: [{{devices: all, mig-enabled: true, mig-devices: {{{name}: 1}}}}]\n" for name in names
+    )
     checked = check_text(tmp_path, f"version: v1\nmig-configs:\n{configs}", mig_parted=(0, 15, 0))
     assert {finding.severity for finding in checked.findings} == {"unknown"}
     assert sorted(finding.path.split('"')[1].removeprefix("all-") for finding in checked.findings) == [
@@ -383,7 +489,8 @@ def test_a_subsystem_in_a_filter_is_new(tmp_path: Path) -> None:
     entry = '{device-filter: "0x20B210DE:0x146310DE", devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}'
     assert found(check_text(tmp_path, mig(entry)), "changed", f"{MINE}.device-filter")
     assert found(check_text(tmp_path, mig(entry), mig_parted=(0, 14, 5)), "ignored", f"{MINE}.device-filter")
-    assert not check_text(tmp_path, mig(entry), mig_parted=(0, 15, 0)).findings
+    (other,) = check_text(tmp_path, mig(entry), mig_parted=(0, 15, 0)).findings
+    assert other.message == "every entry has a device-filter"
 
 
 def test_versions_that_the_file_itself_names_are_the_ones_that_are_asked_about(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,62 @@ _DOCUMENTS = st.recursive(
     ),
     max_leaves=25,
 )
+_VALUES = {"devicePlugin": {"config": {"name": "x", "create": True, "data": {"a": "version: v1"}}}, "mig": {"strategy": "mixed"}}
+_PARAMETERS = [{"name": "mig.strategy", "value": "single"}, {"name": "devicePlugin.env[0].name", "value": "A"}]
+#: Objects that hold chart values, as they should be.
+_WRAPPERS: list[dict[str, Any]] = [
+    {
+        "apiVersion": "helm.toolkit.fluxcd.io/v2",
+        "kind": "HelmRelease",
+        "metadata": {"name": "a"},
+        "spec": {
+            "chart": {"spec": {"chart": "gpu-operator", "version": "v26.7.0"}},
+            "values": _VALUES,
+            "valuesFrom": [{"kind": "Secret", "name": "s"}],
+        },
+    },
+    {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": "a"},
+        "spec": {
+            "source": {
+                "chart": "gpu-operator",
+                "targetRevision": "v26.7.0",
+                "helm": {"valuesObject": _VALUES, "values": "mig: {}", "parameters": _PARAMETERS, "valueFiles": ["a"]},
+            }
+        },
+    },
+    {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "spec": {"sources": [{"chart": "gpu-operator", "helm": {"valuesObject": _VALUES, "parameters": _PARAMETERS}}]},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [
+            {
+                "apiVersion": "helm.cattle.io/v1",
+                "kind": "HelmChart",
+                "metadata": {"name": "a"},
+                "spec": {
+                    "chart": "gpu-operator",
+                    "valuesContent": yaml.safe_dump(_VALUES),
+                    "values": _VALUES,
+                    "set": {"mig.strategy": "single", "nfd.enabled": True},
+                },
+            },
+            {
+                "apiVersion": "helm.cattle.io/v1",
+                "kind": "HelmChartConfig",
+                "metadata": {"name": "a"},
+                "spec": {"valuesContent": "mig: {strategy: single}", "valuesSecrets": [{"name": "s"}]},
+            },
+        ],
+    },
+    {"global": {}, "gpu-operator": {"enabled": True, **_VALUES}},
+]
 _QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 _CARRIED = re.compile(
     r"sharing\.(timeSlicing|mps)\.(resources\[\d+\]\.(name|replicas)|renameByDefault|failRequestsGreaterThanOne)"
@@ -127,6 +184,27 @@ def _ends_as_documented(text: str, folder: Path, capsys: pytest.CaptureFixture[s
 @_QUICK
 def test_no_document_ends_a_command_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Any) -> None:
     _ends_as_documented(yaml.safe_dump(document, allow_unicode=True), tmp_path, capsys)
+
+
+@given(_DOCUMENTS, st.sampled_from(_WRAPPERS), st.data())
+@_QUICK
+def test_no_object_that_holds_values_ends_a_command_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Any, wrapper: dict[str, Any], data: st.DataObject
+) -> None:
+    """Whatever stands in one of its places, beside the rest as it should be."""
+    whole = copy.deepcopy(wrapper)
+    places = [place for place in _places(whole) if place]
+    *above, last = data.draw(st.sampled_from(places))
+    target: Any = whole
+    for key in above:
+        target = target[key]
+    target[last] = document
+    _ends_as_documented(yaml.safe_dump(whole, allow_unicode=True), tmp_path, capsys)
+
+
+def _places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, entry in entries for place in _places(entry, (*path, key)))]
 
 
 @given(st.text(alphabet=st.sampled_from(list("abc:-[]{}&*!|>'\"#%@`, \n\t0x2.~<=?")), max_size=60))

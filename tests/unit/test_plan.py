@@ -677,8 +677,8 @@ class TestNodesAndWarnings:
     def test_everything_that_is_not_known_of_a_layout_is_said_in_one_order(self) -> None:
         sharing = {"cut": {"mig": {"layout": {"1g.24gb": 7}}}}
         warnings = pool_of(existing({"gpuModel": "gb200-186gb"}, sharing=sharing)).warnings
-        # The last is about the cluster (W41).
-        placements, names, _ = warnings
+        # The others are about new nodes (C06) and the cluster (W41).
+        placements, names, *_ = warnings
         assert placements.startswith("the MIG placements of gb200-186gb are inferred from GPUs of the same geometry: ")
         assert names.startswith("the names of MIG profiles of gb200-186gb differ by driver and GPU: 1g.24gb cannot be checked ")
 

@@ -50,6 +50,11 @@ CRASHES: Final = {
     mig("{devices: all, mig-enabled: false}") + "typo: 1\n": "typo",
     "version: v1\nmig-configs: {}\n": "mig-configs",
 }
+#: Entries of one GPU that differ in its mode, in either order.
+OTHER_MODES: Final = (
+    mig("{devices: all, mig-enabled: false}, {devices: [0], mig-enabled: true, mig-devices: {1g.10gb: 4}}"),
+    mig(f"{{{ON}, mig-devices: {{1g.10gb: 7}}}}, {{devices: [1], mig-enabled: false}}"),
+)
 #: Text -> where something without effect is found.
 IGNORED: Final = {
     mig(f"{{{ON}, mig-devices: {{1g.11gb: 7}}}}"): f'{MINE}.mig-devices["1g.11gb"]',
@@ -88,6 +93,17 @@ def test_what_is_called_a_crash_is_refused(text: str, parted: Parted, tmp_path: 
     assert quoted is None or quoted[1] in applied.stderr
 
 
+@pytest.mark.parametrize("text", OTHER_MODES)
+def test_entries_of_one_gpu_that_differ_in_mode_end_it_half_way(text: str, parted: Parted, tmp_path: Path) -> None:
+    (crash,) = findings(tmp_path, text, "crash")
+    assert crash.path == "mig-configs.mine[1].mig-enabled"
+    applied = parted("apply", parted.put(text, "mine"))
+    assert applied.returncode == 1
+    (error,) = re.findall(r"`([^`]+)`; mig.config", crash.really)
+    assert error in applied.stderr
+    assert parted("assert", "mine").returncode == 1
+
+
 @pytest.mark.parametrize("text", IGNORED)
 def test_what_is_called_ignored_is_applied_successfully_and_nothing_is_there(text: str, parted: Parted, tmp_path: Path) -> None:
     (ignored,) = findings(tmp_path, text, "ignored")
@@ -107,6 +123,14 @@ def test_of_two_entries_for_one_gpu_the_later_wins_also_with_the_assertion(parte
     assert parted("apply", parted.put(text, "mine")).returncode == 0
     assert parted.layouts() == [{"1g.10gb": 7}, {"3g.40gb": 2}]
     assert parted("assert", "mine").returncode == 0
+
+
+def test_gpus_that_no_filter_names_keep_their_layout_and_fail_the_assertion(parted: Parted, tmp_path: Path) -> None:
+    text = mig(f"{{device-filter: '0x232110DE', {ON}, mig-devices: {{1g.24gb: 4}}}}")
+    assert "every entry has a device-filter" in [one.message for one in findings(tmp_path, text, "unknown")]
+    assert parted("apply", parted.put(text, "mine")).returncode == 0
+    assert empty(parted)
+    assert parted("assert", "mine").returncode == 1
 
 
 def test_divided_instances_are_made_and_advertised_as_if_they_were_whole(
