@@ -5,7 +5,9 @@ Made from the types themselves, as Pulumi's schema and the pages of docs/referen
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import gc
 import inspect
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final, NotRequired, Required, get_args, get_origin, is_typeddict
@@ -90,6 +92,24 @@ MADE: Final[Mapping[type[Any], Mapping[str, Any]]] = {
 #: What is passed on to a chart or a cloud as it is.
 PASSED_ON: Final = {"values", "properties"}
 Place = tuple[str | int, ...]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_pending(run: Run) -> Iterator[None]:
+    """Hundreds of components are refused here: what waits for their Outputs must not be collected during another test.
+
+    asyncio logs each task that is destroyed while it waits. CPython 3.11 ends `ast.parse` with a SystemError when that happens
+    inside of it.
+    """
+    loop = asyncio.get_event_loop_policy().get_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    yield
+    del run
+    waiting = asyncio.all_tasks(loop)
+    for task in waiting:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
+    gc.collect()
 
 
 def _arguments(component: type[Any]) -> Any:
