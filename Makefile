@@ -9,8 +9,8 @@ JOBS   ?= $(shell awk '/^MemAvailable/ { print ($$2 > 16000000) ? 5 : ($$2 > 120
 REST   ?= $(shell awk '/^MemAvailable/ { print ($$2 > 18000000) ? 4 : ($$2 > 12000000) ? 3 : 2 }' /proc/meminfo 2>/dev/null || echo 2)
 VENV   := venv
 PYTEST ?= $(VENV)/bin/pytest
-# In the order of pyproject.toml, not by the number of tests in a file.
-SPREAD := --dist loadfile --no-loadscope-reorder
+# In the order of pyproject.toml, not by the number of tests in a file. The slowest are listed, so that a log shows where the time went.
+SPREAD := --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 15
 # Ten nodes beside other tests are late with everything, so they are alone.
 ALONE  := tests/engine/test_rollout_work.py
 REPEAT := tests/engine/test_interruption.py tests/engine/test_reverts.py
