@@ -146,6 +146,10 @@ def _wait(served: Callable[[], bool], *, every: float = 10, longest: float = 900
         except Exception as error:  # noqa: BLE001 - as above
             _log.warn(f"not waited for: Azure's kinds of monitors ({type(error).__name__})")
             return
+        if not waited:
+            _log.info(
+                f"waiting until Azure's add-on has installed its kinds of monitors ({AZURE_API_VERSION}), which takes minutes"
+            )
         time.sleep(every)
         waited += every
 

@@ -38,6 +38,8 @@ _TOLD_EVERY: Final = 60.0
 _PATIENCE: Final = 5
 #: For the operator to follow its policy. It does at once; another pod of it needs the lease first.
 _FOLLOWS_WITHIN: Final = 60.0
+#: After so many looks it is said what is waited for.
+_TELL_AFTER: Final = 3
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,16 @@ def _follows(kubeconfig: str, context: str | None, pool: str) -> bool:
 
 async def _followed(look: Callable[[], bool], clock: Clock) -> None:
     """Until the operator has followed its policy, or had the time for it; what cannot be asked is asked again."""
-    begun = clock.now()
+    begun, looks = clock.now(), 0
     while clock.now() - begun < _FOLLOWS_WITHIN:
         try:
             if await asyncio.to_thread(look):
                 return
         except Exception:  # noqa: BLE001, S110 - whatever it is, a cluster that cannot be asked stops nothing
             pass
+        looks += 1
+        if looks == _TELL_AFTER:
+            _log.info(f"waiting until the operator has written its ClusterPolicy into the driver's DaemonSet ({SELECTOR})")
         await clock.sleep(_LOOK_EVERY)
 
 
