@@ -63,7 +63,7 @@ def _address(section: Section, one: Row) -> str | None:
             section.at(one.key),
             f"{show(written)} is not an address",
             allowed="an IPv4 address, e.g. 10.0.0.10",
-            remedy="Correct it.",
+            remedy="Choose an address of `serviceCidr`, but not its first.",
         )
         return None
 
@@ -216,10 +216,24 @@ class Network:
 def read_network(section: Section, one: Row) -> Network | None:
     """The mapping `network`."""
     network = read_inner(Network, section, one)
-    for place, *told in _rules(network) if network else ():
+    rules = (*_pair(section.raw(one.key)), *_rules(network)) if network else ()
+    for place, *told in rules:
         message, allowed, remedy = told
         section.problems.add(f"{section.at(one.key)}.{place}", message, allowed=allowed, remedy=remedy)
     return network
+
+
+def _pair(written: object) -> Iterator[Rule]:
+    """The range of services and its resolver go together; one that is written but wrong is a problem of its own."""
+    keys = ("serviceCidr", "dnsServiceIp")
+    given = [key for key in keys if isinstance(written, dict) and written.get(key) is not None]
+    if len(given) == 1:
+        yield (
+            given[0],
+            "serviceCidr and dnsServiceIp are written together or not at all",
+            "both, e.g. 10.100.0.0/16 and 10.100.0.10",
+            "Add the other; Azure's default of it does not lie in this range.",
+        )
 
 
 def _rules(network: Network) -> Iterator[Rule]:
@@ -283,13 +297,6 @@ def _ranges(network: Network) -> Iterator[Rule]:
             "Take it out, or write `pluginMode: overlay`.",
         )
     services, address = network.service_cidr, network.dns_service_ip
-    if (services is None) != (address is None):
-        yield (
-            "serviceCidr" if address is None else "dnsServiceIp",
-            "serviceCidr and dnsServiceIp are written together or not at all",
-            "both, e.g. 10.100.0.0/16 and 10.100.0.10",
-            "Add the other; Azure's default of it does not lie in this range.",
-        )
     if services is None:
         return
     found, pods = IPv4Network(services), IPv4Network(network.pod_cidr or "10.244.0.0/16")

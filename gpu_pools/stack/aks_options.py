@@ -34,7 +34,7 @@ _PLANNED: Final[Mapping[str, str]] = {
     "agentPoolProfiles": "Write `systemPool`, with `properties` of its own.",
     "aadProfile": "Write `entra`.",
     "disableLocalAccounts": "Write `entra`, with `localAccounts` where they shall stay.",
-    "dnsPrefix": "Leave it out: it follows from the cluster's `name`.",
+    "dnsPrefix": "It follows from the cluster's `name`.",
     "identity": "Write `identity`.",
 }
 

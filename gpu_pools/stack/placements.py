@@ -110,7 +110,7 @@ class AksPlacement:
     )
     gpu_model: str | None = row(
         "The GPU model, where no table has the size.",
-        text(allowed=", ".join(model_keys())),
+        text(allowed=", ".join(model_keys()), remedy="Name the GPU model, e.g. a100-80gb."),
         doc="The GPU model of a size that no table has, with `gpusPerNode`; it may be [one of your own](#gpu-poolsgpumodels). "
         "What is declared is taken as it is.",
     )
