@@ -247,12 +247,13 @@ def _nearest_or_cluster(config: Mapping[str, Any], problem: Problem, key: str) -
     return named[0] if named else _nearest(config, problem.path, key) or beside(config, problem.path, key)
 
 
+#: How a remedy calls what it is of.
+_IT: Final = "it|this|them|the section|the label"
 #: Words of a remedy -> how they are followed. Every rule that finds its words is tried, each of its edits alone.
 _RULES: Final[tuple[tuple[str, Any], ...]] = (
     (r"Did you mean (?P<tick>`?)(?P<near>[^\s?`]+)(?P=tick)\?", _suggested),
     (
-        r"(?<!and )(?<!Then )\b(?:[Rr]emove|[Ll]eave|[Tt]ake) "
-        r"(?:(?P<it>it|this|them|the section|the label)|`?(?P<name>[a-z]\w+)`?)(?: out)?(?=[\s,.;:]|$)",
+        rf"(?<!and )(?<!Then )\b(?:[Rr]emove|[Ll]eave|[Tt]ake) (?:(?P<it>{_IT})|`?(?P<name>[a-z]\w+)`?)(?: out)?(?=[\s,.;:]|$)",
         _taken_out,
     ),
     (r"\b[Ll]eave `(?P<name>\w+)` or `\w+` out", _taken_out),
