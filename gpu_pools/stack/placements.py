@@ -51,12 +51,13 @@ def _vm_size(section: PoolSection, one: Row) -> str:
 
 
 def _flavor(section: PoolSection, one: Row) -> str | None:
+    # Without flavors the section is the problem, once.
     names = section.context.flavor_names
     return section.text(
         one.key,
         required=True,
         choices=names,
-        allowed=" | ".join(names) or "none is declared under gpu-pools:flavors",
+        allowed=" | ".join(names or ()) or "a key of gpu-pools:flavors",
         remedy="Declare the flavor under gpu-pools:flavors with its gpuModel and gpusPerNode; OpenStack cannot tell them.",
     )
 

@@ -139,9 +139,11 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         models=own,
         magnum_driver=getattr(cluster, "driver", None),
         sharing_names=_written(config, "sharing") or None,
-        flavor_names=_written(config, "flavors"),
+        flavor_names=_written(config, "flavors") or None,
         node_subnet=isinstance(cluster, AksSettings) and _has_subnet(cluster),
     )
+    if context.platform == "magnum":
+        _check_flavors(config, problems)
     pools = _parse_pools(config, context)
     names = [pool.name for pool in pools]
     acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
@@ -240,17 +242,34 @@ def _written(config: Mapping[str, object], key: str) -> tuple[str, ...]:
 def _check_declared(config: Mapping[str, object], problems: Problems) -> None:
     """Report once that nothing is declared; that no pool finds its declaration only follows from it."""
     path = f"{NAMESPACE}:sharing"
-    value = config.get(path)
-    if value is None or value == {}:
-        pools = config.get(f"{NAMESPACE}:pools")
-        named = [pool.get("sharing") for pool in pools if isinstance(pool, dict)] if isinstance(pools, list) else []
-        names = dict.fromkeys(name for name in named if isinstance(name, str)) or ("whole",)
+    if config.get(path) in (None, {}):
+        names = _used(config, "sharing") or ("whole",)
         problems.add(
             path,
-            "is missing" if value is None else "declares nothing",
+            "is missing or empty",
             allowed="a mapping of names to declarations, e.g. {whole: {exclusive: {}}}",
             remedy=f"Add `{path}: {{{', '.join(f'{name}: {{exclusive: {{}}}}' for name in names)}}}`: whole GPUs.",
         )
+
+
+def _check_flavors(config: Mapping[str, object], problems: Problems) -> None:
+    """Report once that no flavor is declared; that no pool finds its own only follows from it."""
+    path = f"{NAMESPACE}:flavors"
+    names = _used(config, "flavor")
+    if names and config.get(path) in (None, {}):
+        problems.add(
+            path,
+            "is missing or empty",
+            allowed="a mapping of flavors to their gpuModel and gpusPerNode",
+            remedy=f"Declare {', '.join(names)} there with gpuModel and gpusPerNode; OpenStack cannot tell them.",
+        )
+
+
+def _used(config: Mapping[str, object], key: str) -> tuple[str, ...]:
+    """The names that pools give under a key, each once."""
+    pools = config.get(f"{NAMESPACE}:pools")
+    named = [pool.get(key) for pool in pools if isinstance(pool, dict)] if isinstance(pools, list) else []
+    return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
 
 
 def _parse_pools(config: Mapping[str, object], context: PoolContext) -> tuple[Pool, ...]:

@@ -130,7 +130,7 @@ _SECTION_CASES = (
         "sharing-empty",
         aks().replace("  whole:\n      exclusive: {}", "{}").replace("gpu-pools:sharing:\n  ", "gpu-pools:sharing: "),
         _SHARING,
-        "declares nothing",
+        "is missing or empty",
         remedy="{whole: {exclusive: {}}}",
     ),
     Case(
@@ -1181,7 +1181,17 @@ _POOL_CASES = (
         "g2.5xlarge",
         "Declare the flavor under gpu-pools:flavors",
     ),
-    Case("pool-no-flavors-at-all", magnum(flavors=GONE), f"{_POOL}.flavor", '"g2.5xlarge" is unknown', "none is declared"),
+    Case(
+        "pool-no-flavors-at-all",
+        magnum(
+            flavors=GONE,
+            pools=[{"name": name, "flavor": "g2.5xlarge", "count": 1, "sharing": "whole"} for name in ("one", "two")],
+        ),
+        "gpu-pools:flavors",
+        "is missing",
+        "gpuModel and gpusPerNode",
+        "Declare g2.5xlarge there",
+    ),
     Case(
         "flavor-without-model",
         magnum(flavors={"g2.5xlarge": {"gpusPerNode": 1}}),

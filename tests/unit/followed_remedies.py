@@ -122,7 +122,25 @@ _OF_A_KEY: Final = re.compile(
 _RANGE: Final = re.compile(r"a whole number, at least (\d+)(?: and at most (\d+))?")
 #: Words after "Write" that point elsewhere.
 _POINTERS: Final = frozenset(
-    {"it", "that", "this", "them", "a", "an", "the", "one", "digits", "such", "how", "both", "at", "another", "fewer", "larger"}
+    {
+        "it",
+        "e.g",
+        "that",
+        "this",
+        "them",
+        "a",
+        "an",
+        "the",
+        "one",
+        "digits",
+        "such",
+        "how",
+        "both",
+        "at",
+        "another",
+        "fewer",
+        "larger",
+    }
 )
 
 
