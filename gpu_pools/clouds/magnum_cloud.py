@@ -214,7 +214,8 @@ def _judge_quota(magnum: Magnum, problems: Problems) -> None:
             f"{_CLUSTER}.name",
             f"there is no such cluster yet, and the project has {len(magnum.clusters)} of the {magnum.limit} that it may have",
             allowed=_shortened(sorted(magnum.clusters)) or "no cluster",
-            remedy="Delete a cluster, or ask the cloud's operators for more (`openstack coe quotas show`).",
+            remedy="Delete a cluster, or ask the cloud's operators for more (`openstack coe quotas show --project-id ID "
+            "--resource Cluster`).",
         )
 
 

@@ -112,7 +112,7 @@ def _judge_name(pool: Pool, existing: ExistingMagnum, magnum: Magnum, owner: str
         + (f"of the stack {whose}" if whose else "made by another"),
         allowed="a name that no node group of the cluster has",
         remedy=f"Choose another one; `openstack coe nodegroup list {existing.named}` shows those that are taken. "
-        "To take over one that was made by hand: `gpu-pools adopt`.",
+        "To take over one that was made by hand: `gpu-pools adopt magnum --help`.",
     )
 
 

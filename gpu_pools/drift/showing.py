@@ -35,7 +35,7 @@ def drift_text(drift: Drift) -> str:
 def _parts(drift: Drift) -> Iterator[str]:
     on_nodes = drift.nodes.drift if drift.nodes else ()
     if drift.drift or on_nodes:
-        rows = [_drift_row(one) for one in drift.drift] + [_node_row(one) for one in on_nodes]
+        rows = [_drift_row(one) for one in drift.drift] + [_node_row(one, drift.stack) for one in on_nodes]
         yield table(("RESOURCE", "PROPERTY", "STATE", "REAL", "WHO", "UP, AFTER A REFRESH"), rows)
     if drift.drift:
         yield _UP
@@ -69,8 +69,8 @@ def _drift_row(one: Judged) -> tuple[str, str, str, str, str, str]:
     return resource, place, was, now, str(one.writer or "-"), one.up.value if one.up else ""
 
 
-def _node_row(one: NodeDrift) -> tuple[str, str, str, str, str, str]:
-    up = f"nothing: gpu-pools repair {one.node}" if one.repairable else "see below"
+def _node_row(one: NodeDrift, stack: str) -> tuple[str, str, str, str, str, str]:
+    up = f"nothing: gpu-pools repair {one.node} --stack {stack}" if one.repairable else "see below"
     return f"Node {one.node}", one.place, _short(one.declared), _short(one.real), one.writer or "-", up
 
 

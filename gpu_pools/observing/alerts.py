@@ -253,7 +253,7 @@ def _of_verifiers(settings: VerificationSettings) -> Iterator[Alert]:
         f"max by ({_KEY}) (up{{{verifier}}}) == 0 or {unknown} or {old}",
         "warning",
         f"The verifier of {_NODE} is silent, or cannot tell whether the node is as declared.",
-        "kubectl logs -n gpu-pools-verifier of its pod; the node's condition GpuSharingVerified says what could not be read.",
+        "kubectl logs -n gpu-pools-verifier POD -c watch; the node's condition GpuSharingVerified says what could not be read.",
         for_="15m",
     )
     # A verifier that waits for its node is not scraped: after a change it may wait for so long.

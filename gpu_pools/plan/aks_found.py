@@ -200,10 +200,10 @@ def _taken(pool: Pool, found: FoundCluster, owner: str) -> Iterator[Problem]:
                 f"{show(pool.name)} is a pool that the cluster has already, "
                 + (f"of the stack {whose}" if whose else "made by another"),
                 "a name that no pool of the cluster has",
-                f"Let that stack release it first (`gpu-pools release`), and take the tag {OWNER_TAG} off the pool."
+                f"Let that stack release it first (`gpu-pools release STACK`), and take the tag {OWNER_TAG} off the pool."
                 if whose and pool.adopted
                 else f"Choose another one. If it is this stack's, its tag was taken away: put it back, as {OWNER_TAG}={owner}. "
-                "To take over one that was made by hand: `gpu-pools adopt`.",
+                "To take over one that was made by hand: `gpu-pools adopt aks --help`.",
             )
 
 

@@ -215,11 +215,13 @@ def _check_gpu_indexes(pool: Pool, hardware: Hardware, sharing: Mig, problems: P
     if missing or beyond:
         wrong = [f"index {_list(missing)} missing"] if missing else []
         wrong += [f"index {_list(beyond)} beyond the last GPU"] if beyond else []
+        remedies = ["Give every GPU a layout; `layout: {}` leaves a GPU whole."] if missing else []
+        remedies += [f"Remove index {_list(beyond)}."] if beyond else []
         problems.add(
             path,
             f'{" and ".join(wrong)}: a node of pool "{pool.name}" has {hardware.gpus} GPU{"s" if hardware.gpus > 1 else ""}',
             allowed=f"each index from 0 to {hardware.gpus - 1} once",
-            remedy="Give every GPU a layout; `layout: {}` leaves a GPU whole.",
+            remedy=" ".join(remedies),
         )
 
 
@@ -337,7 +339,7 @@ def _check_driver_owners(settings: Settings, problems: Problems) -> None:
             "gpu-pools:pools",
             f"pools of one cluster have different driver owners ({listed})",
             allowed="the same owner for all: `operator` or `preinstalled`",
-            remedy="Set gpu-pools:operator.driver once: driver, toolkit and runtime class are settings of the whole cluster.",
+            remedy="Leave `driver` out of the pools, and set gpu-pools:operator.driver: it is a setting of the whole cluster.",
         )
     for pool in settings.pools:
         if mig_owner(pool) == "aks" and driver_of(pool, settings) == "operator":

@@ -97,7 +97,7 @@ def check_exchanges(settings: Settings, problems: Problems) -> None:
                 where,
                 f'"{pool.exchange}", and the pool is protected: the engine would refuse to delete the old one',
                 allowed="protect or replace",
-                remedy="Leave one of them out; a change that needs another pool is told and acknowledged before it is deployed.",
+                remedy="Leave `replace` or `protect` out; without `replace` such a change is acknowledged before it is deployed.",
             )
         if pool.exchange == "surge" and not settings.verification.enabled:
             problems.add(

@@ -98,7 +98,8 @@ def _check_azure(settings: Settings, problems: Problems) -> None:
             f"{PATH}.azure",
             "names no workspace with its location, and where metrics of a cluster that is there go its owner says",
             allowed="workspace and location of where the cluster's metrics go",
-            remedy="az aks update --enable-azure-monitor-metrics --azure-monitor-workspace-resource-id ID; name it here.",
+            remedy="Name both here. Where the cluster has none: `az aks update --resource-group GROUP --name NAME "
+            "--enable-azure-monitor-metrics --azure-monitor-workspace-resource-id ID`.",
         )
     monitoring = cluster.options.asked.monitoring
     if monitoring is not None and monitoring.metrics is False:

@@ -95,7 +95,7 @@ def _parse(entry: object, where: str, resources: tuple[str, ...], problems: Prob
         required=True,
         pattern=_CHANGE,
         allowed="the id that `python -m gpu_pools changes` shows, e.g. c42267e62",
-        remedy="Take over the entry that `python -m gpu_pools changes` prints.",
+        remedy="Take over the entry that `python -m gpu_pools changes PREVIEW --after STACKFILE` prints.",
     )
     reason = section.text(
         "reason", required=True, pattern=rf"\s*\S.{{{_LEAST_REASON - 1},}}", allowed="a sentence of 10 characters or more"

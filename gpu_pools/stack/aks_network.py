@@ -63,7 +63,7 @@ def _address(section: Section, one: Row) -> str | None:
             section.at(one.key),
             f"{show(written)} is not an address",
             allowed="an IPv4 address, e.g. 10.0.0.10",
-            remedy="Correct it.",
+            remedy="Choose an address of `serviceCidr`, but not its first.",
         )
         return None
 
@@ -213,8 +213,28 @@ class Network:
         return "overlay" if self.plugin == "azure" and self.pod_subnet is None else None
 
 
-def network_rules(network: Network) -> Iterator[Rule]:
-    """What of a network does not go together: (key, message, what is allowed, remedy)."""
+def _pair(network: Network, written: object) -> Iterator[Rule]:
+    """The range of services and its resolver go together; one that is written but wrong is a problem of its own."""
+    services, address = network.service_cidr, network.dns_service_ip
+    given, missing = ("serviceCidr", "dnsServiceIp") if address is None else ("dnsServiceIp", "serviceCidr")
+    is_wrong = isinstance(written, dict) and written.get(missing) is not None
+    if (services is None) != (address is None) and not is_wrong:
+        yield (
+            given,
+            "serviceCidr and dnsServiceIp are written together or not at all",
+            "both, e.g. 10.100.0.0/16 and 10.100.0.10",
+            "Add the other; Azure's default of it does not lie in this range.",
+        )
+
+
+def network_rules(network: Network, written: object) -> Iterator[Rule]:
+    """What of a network does not go together: (key, message, what is allowed, remedy).
+
+    Args:
+        network: what Azure is asked for.
+        written: the mapping `network` as it is written.
+    """
+    yield from _pair(network, written)
     yield from _engines(network)
     yield from _subnets(network)
     yield from _ranges(network)
@@ -275,13 +295,6 @@ def _ranges(network: Network) -> Iterator[Rule]:
             "Take it out, or write `pluginMode: overlay`.",
         )
     services, address = network.service_cidr, network.dns_service_ip
-    if (services is None) != (address is None):
-        yield (
-            "serviceCidr" if address is None else "dnsServiceIp",
-            "serviceCidr and dnsServiceIp are written together or not at all",
-            "both, e.g. 10.100.0.0/16 and 10.100.0.10",
-            "Add the other; Azure's default of it does not lie in this range.",
-        )
     if services is None:
         return
     found, pods = IPv4Network(services), IPv4Network(network.pod_cidr or "10.244.0.0/16")

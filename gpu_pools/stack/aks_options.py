@@ -35,7 +35,7 @@ _PLANNED: Final[Mapping[str, str]] = {
     "agentPoolProfiles": "Write `systemPool`, with `properties` of its own.",
     "aadProfile": "Write `entra`.",
     "disableLocalAccounts": "Write `entra`, with `localAccounts` where they shall stay.",
-    "dnsPrefix": "Leave it out: it follows from the cluster's `name`.",
+    "dnsPrefix": "It follows from the cluster's `name`.",
     "identity": "Write `identity`.",
 }
 
@@ -162,7 +162,7 @@ def cluster_options(section: Section, _one: Row) -> AksClusterOptions:
 
 def _rules(options: AksClusterOptions, section: Section) -> Iterator[Rule]:
     for place, found in (
-        ("network", network_rules(options.network) if options.network else ()),
+        ("network", network_rules(options.network, section.raw("network")) if options.network else ()),
         ("apiServer", server_rules(options.api_server) if options.api_server else ()),
         ("identity", identity_rules(options.identity) if options.identity else ()),
     ):

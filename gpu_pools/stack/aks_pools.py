@@ -377,15 +377,15 @@ def _rules(options: AksPoolOptions, section: Section) -> Iterator[_Rule]:
         yield (
             "linuxOsConfig.swapFileSize",
             "kubelets do not start on nodes with swap",
-            "`kubeletConfig: {failSwapOn: false}` beside it",
-            "Write that, or take the swap out.",
+            "`kubeletConfig: {failSwapOn: false}` in the pool",
+            "Write that, or take this out.",
         )
     if options.proximity_placement_group and len(zones := _zones(options, section)) > 1:
         yield (
             "proximityPlacementGroup",
             f"it lies in one zone, and the pool in {', '.join(map(str, zones))}",
             "one zone, or none",
-            "Name one zone, or take the group out.",
+            "Name one zone, or take this out.",
         )
     yield from _spot_rules(options, section)
     yield from _fips_rules(options, section)
@@ -442,9 +442,14 @@ def _fips_rules(options: AksPoolOptions, section: Section) -> Iterator[_Rule]:
         yield (
             "fips",
             "there is none for Ubuntu 24.04; AKS would fall back to 22.04",
-            "Ubuntu2204 or AzureLinux",
-            "Name one of them.",
+            "`osSku: Ubuntu2204` or `osSku: AzureLinux`",
+            "Write `osSku: Ubuntu2204` or `osSku: AzureLinux`.",
         )
     size = azure_sizes.size(str(section.raw("vmSize")))
     if size and size.arch == "arm64" and not str(sku or "").startswith("AzureLinux"):
-        yield "fips", f"{size.name} has Arm processors, for which Ubuntu has none", "AzureLinux", "Write `osSku: AzureLinux`."
+        yield (
+            "fips",
+            f"{size.name} has Arm processors, for which Ubuntu has none",
+            "`osSku: AzureLinux`",
+            "Write `osSku: AzureLinux`.",
+        )

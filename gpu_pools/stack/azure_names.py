@@ -64,9 +64,15 @@ def read_id(value: object, type_: str, path: str, problems: Problems, or_else: s
         path,
         f"{show(value)} is not the id of such a resource",
         allowed=allowed,
-        remedy=f'az {_LISTED.get(type_, "resource")} list --query "[].id"',
+        remedy=f"Write its id; `{_list_command(type_)}` prints those that there are.",
     )
     return None
+
+
+def _list_command(type_: str) -> str:
+    """The command that prints the ids of the resources of a type; of those without a command of their own `az resource` does."""
+    listed = _LISTED.get(type_, f"resource list --resource-type {type_}")
+    return f'az {listed} --query "[].id"'
 
 
 def _example(type_: str) -> str:
@@ -76,13 +82,13 @@ def _example(type_: str) -> str:
 
 
 _LISTED: Final = {
-    "Microsoft.Network/virtualNetworks/subnets": "network vnet subnet",
-    "Microsoft.Compute/capacityReservationGroups": "capacity reservation group",
-    "Microsoft.Compute/proximityPlacementGroups": "ppg",
-    "Microsoft.Compute/hostGroups": "vm host group",
-    "Microsoft.ManagedIdentity/userAssignedIdentities": "identity",
-    "Microsoft.ContainerRegistry/registries": "acr",
-    "Microsoft.Monitor/accounts": "monitor account",
-    "Microsoft.Insights/actionGroups": "monitor action-group",
-    "Microsoft.OperationalInsights/workspaces": "monitor log-analytics workspace",
+    "Microsoft.Network/virtualNetworks/subnets": "network vnet subnet list --resource-group GROUP --vnet-name NAME",
+    "Microsoft.Compute/capacityReservationGroups": "capacity reservation group list",
+    "Microsoft.Compute/proximityPlacementGroups": "ppg list",
+    "Microsoft.Compute/hostGroups": "vm host group list",
+    "Microsoft.ManagedIdentity/userAssignedIdentities": "identity list",
+    "Microsoft.ContainerRegistry/registries": "acr list",
+    "Microsoft.Monitor/accounts": "monitor account list",
+    "Microsoft.Insights/actionGroups": "monitor action-group list",
+    "Microsoft.OperationalInsights/workspaces": "monitor log-analytics workspace list",
 }

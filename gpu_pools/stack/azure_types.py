@@ -118,7 +118,9 @@ def _check_planned(written: object, planned: Mapping[str, str], place: str, prob
         for key in path.split("."):
             found = found.get(key) if isinstance(found, dict) else None
         if found is not None:
-            problems.add(f"{place}.{path}", "is decided by the stack itself", allowed="any other property", remedy=remedy)
+            problems.add(
+                f"{place}.{path}", "is decided by the stack itself", allowed="any other property", remedy=f"Take it out. {remedy}"
+            )
 
 
 def _check(value: object, kind: str, place: str, problems: Problems) -> None:

@@ -243,7 +243,7 @@ def _check_nothing_of_a_chart(section: Section) -> None:
                 section.at(key),
                 "has no effect on an operator that is there already",
                 allowed="driver and migStrategy",
-                remedy="Leave it out, or have its owner set it; or `install: true` where the cluster has no operator.",
+                remedy="Leave it out: its owner sets it. Where the cluster has no operator, write `install: true`.",
             )
 
 
@@ -305,9 +305,14 @@ def _parse_source(section: Section, name: ChartName) -> ChartSource:
         path=inner.text("path"),
     )
     inner.finish()
-    if sum(part is not None for part in (source.repository, source.oci, source.path)) != 1:
+    # One that is wrong is a problem of its own.
+    given = [key for key in ("repository", "oci", "path") if inner.given(key)]
+    if len(given) != 1:
         inner.problems.add(
-            inner.path, "names no or several sources", allowed="exactly one of repository, oci, path", remedy="Keep one."
+            inner.path,
+            "names several sources" if given else "names no source",
+            allowed="exactly one of repository, oci, path",
+            remedy="Keep one." if given else "Add one of them, or leave `chart` out.",
         )
     return source
 
@@ -354,7 +359,9 @@ def check_values(
                 f"{path}.{dotted}",
                 f"`{dotted}` is " + ("not the user's to set" if name == "kube-prometheus-stack" else "derived from the pools"),
                 allowed="any other value of the chart",
-                remedy=f"It is decided by {setting}.",
+                remedy=f"Remove it: {setting.removeprefix('nothing: ')}."
+                if setting.startswith("nothing: ")
+                else f"Remove it; it is decided by {setting}.",
             )
 
 
@@ -381,12 +388,15 @@ def _check_operator_values(values: Mapping[str, Any], path: str, problems: Probl
         problems.add(
             f"{path}.{dotted}",
             f"Kubernetes refuses {show(value)} in the ClusterPolicy",
-            allowed=", ".join(CHOICES[dotted]),
-            remedy="Choose one.",
+            allowed=" | ".join(CHOICES[dotted]),
+            remedy="Choose one of those.",
         )
     for dotted, why in refused_combinations({**values, "toolkit": {"enabled": toolkit}}):
         problems.add(
-            f"{path}.{dotted}", f"`{dotted}` {why}", allowed="one that goes with the others", remedy="Change one of the two."
+            f"{path}.{dotted}",
+            f"`{dotted}` {why}",
+            allowed="one that goes with the others",
+            remedy="Set the other one accordingly, or leave this out.",
         )
 
 

@@ -6,6 +6,7 @@ demands what a deploy needs besides. Rules of the clouds that depend on more tha
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -598,7 +599,7 @@ def was_there(cluster: ClusterSettings) -> bool:
 def parse_cluster(value: object, path: str, problems: Problems, *, complete: bool) -> ClusterSettings | None:
     """The cluster section; None (and problems) where the platform cannot be told."""
     section = Section(value, path, problems, what="a mapping with `platform`")
-    platform = section.text("platform", required=section.readable, choices=PLATFORMS)
+    platform = _platform(section)
     if platform is None:
         return None
     if platform in _FOUND and section.given("existing"):
@@ -610,6 +611,18 @@ def parse_cluster(value: object, path: str, problems: Problems, *, complete: boo
             settings, resource_group=settings.options.existing_resource_group or settings.resource_group or settings.name
         )
     return settings
+
+
+def _platform(section: Section) -> str | None:
+    """The platform; one that is misspelled, key or value, is a problem, and what else is wrong comes out in the same round."""
+    meant = None if section.given("platform") else section.misspelled("platform")
+    if meant in PLATFORMS:
+        return str(meant)
+    platform = section.text("platform", required=section.readable, choices=PLATFORMS)
+    written = section.raw("platform")
+    if platform is None and isinstance(written, str):
+        return next(iter(difflib.get_close_matches(written, PLATFORMS, n=1)), None)
+    return platform
 
 
 def _existing_aks(section: Section) -> AksSettings:

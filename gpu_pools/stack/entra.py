@@ -35,6 +35,7 @@ KUBELOGIN: Final = "kubelogin"
 LOGINS: Final = ("azurecli", "azd", "azurepipelines", "msi", "spn", "workloadidentity")
 _GUID: Final = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _GUIDS: Final = 'a GUID, e.g. "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"'
+_GROUP_ID: Final = "`az ad group show --group NAME --query id` prints its object id."
 #: What the user's entry may have; of the log-in program nothing decides what runs or what is sent where but these.
 _EXEC: Final = frozenset({"apiVersion", "command", "args", "env", "installHint", "interactiveMode", "provideClusterInfo"})
 _CLUSTER: Final = frozenset({"server", "certificate-authority-data", "tls-server-name"})
@@ -49,7 +50,7 @@ def _groups(section: Section, one: Row) -> tuple[str, ...]:
             section.at(one.key),
             "the list is empty" if empty else "is missing",
             allowed=f"a list with the object id of a group at least, each {_GUIDS}",
-            remedy="Name a group that whoever deploys is in: with local accounts off nobody else can. az ad group show -g NAME",
+            remedy=f"Name a group that whoever deploys is in: with local accounts off nobody else can. {_GROUP_ID}",
         )
     return groups
 
@@ -101,9 +102,7 @@ def group_id(value: object, path: str, problems: Problems) -> str | None:
     """The object id of a group; what is none is a problem."""
     if isinstance(value, str) and re.fullmatch(_GUID, value):
         return value
-    problems.add(
-        path, f"{show(value)} is not an object id", allowed=_GUIDS, remedy="Azure takes no names: az ad group show -g NAME"
-    )
+    problems.add(path, f"{show(value)} is not an object id", allowed=_GUIDS, remedy=f"Azure takes no names. {_GROUP_ID}")
     return None
 
 

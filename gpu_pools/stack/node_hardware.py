@@ -29,6 +29,8 @@ _OWN: Final = "gpu-pools:gpuModels"
 _MOST_NAMED: Final = 8
 #: How Azure names sizes.
 _ANY_SIZE: Final = r"(?i:standard)_[A-Za-z]\w{1,78}"
+#: What a pool declares of a size that no table has.
+_DECLARED: Final = ("gpuModel", "gpusPerNode")
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,12 @@ def azure_hardware(section: Section, gpu_model: str | None, gpus: int | None, ow
     size, date = azure_sizes.size(name), azure_sizes.retired(name)
     if size is None and date is None and re.fullmatch(_ANY_SIZE, name) and gpu_model is not None and gpus is not None:
         return _of_model(section, gpu_model, gpus, f"vmSize {name}", own, known_size=False)
+    written = [key for key in _DECLARED if section.given(key)]
+    declarable = size is None and date is None and re.fullmatch(_ANY_SIZE, name) is not None
+    if declarable and len(written) == len(_DECLARED):
+        # What is wrong with one of them is told there.
+        return None
+    half_declared = declarable and bool(written)
     if size is None:
         meant = None if date else azure_sizes.meant_size(name)
         section.problems.add(
@@ -124,7 +132,7 @@ def azure_hardware(section: Section, gpu_model: str | None, gpus: int | None, ow
             f'"{name}" was retired by Azure on {date}' if date else f'"{name}" is not a known Azure GPU size',
             allowed="a GPU size that `python -m gpu_pools sizes` lists"
             + ("" if date else ", or another Standard_… with gpuModel and gpusPerNode beside it"),
-            remedy=f"Did you mean {meant}?" if meant else f"Use another size, e.g. {azure_sizes.smallest_size(name)}.",
+            remedy=_other_size(section, name, meant, half_declared=half_declared),
         )
         return None
     if size.gpus.denominator != 1:
@@ -138,6 +146,18 @@ def azure_hardware(section: Section, gpu_model: str | None, gpus: int | None, ow
         return None
     _check_declared(section, size, gpu_model, gpus)
     return Hardware(model(size.gpu_model), size.product, int(size.gpus), f"vmSize {size.name}", mig_offered=size.mig is not False)
+
+
+def _other_size(section: Section, name: str, meant: str | None, *, half_declared: bool) -> str:
+    """What to write instead of a size that no table has; what is declared beside it may not be true of another one."""
+    written = [key for key in _DECLARED if section.given(key)]
+    if half_declared:
+        (absent,) = set(_DECLARED) - set(written)
+        return f"Add `{absent}: …` beside it."
+    rest = f" leave {' and '.join(f'`{key}`' for key in written)} out" if written else ""
+    if meant:
+        return f"Did you mean {meant}?" + (f" Then{rest}." if rest else "")
+    return f"Use another size, e.g. {azure_sizes.smallest_size(name)}" + (f", and{rest}." if rest else ".")
 
 
 def _check_declared(section: Section, size: azure_sizes.AzureSize, gpu_model: str | None, gpus: int | None) -> None:

@@ -76,7 +76,7 @@ def _check_to(section: Section, key: str, to: str, what: str) -> None:
             section.at(key),
             f"says {what}, and `to` is not {to}",
             allowed=f"`to: {to}` beside it",
-            remedy="Change `to`, or leave it out.",
+            remedy=f"Write `to: {to}`, or leave this out.",
         )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: A chart's defaults are some 20 KB.
 _LARGEST: Final = 1_000_000
-_REMEDY: Final = "helm show values CHART --version VERSION writes it."
+_REMEDY: Final = "Write the file: `helm show values CHART --version VERSION > FILE`."
 
 
 @dataclass(frozen=True)

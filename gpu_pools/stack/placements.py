@@ -52,12 +52,13 @@ def _vm_size(section: PoolSection, one: Row) -> str:
 
 
 def _flavor(section: PoolSection, one: Row) -> str | None:
+    # Without flavors the section is the problem, once.
     names = section.context.flavor_names
     return section.text(
         one.key,
         required=True,
         choices=names,
-        allowed=" | ".join(names) or "none is declared under gpu-pools:flavors",
+        allowed=" | ".join(names or ()) or "a key of gpu-pools:flavors",
         remedy="Declare the flavor under gpu-pools:flavors with its gpuModel and gpusPerNode; OpenStack cannot tell them.",
     )
 
@@ -111,7 +112,7 @@ class AksPlacement:
     )
     gpu_model: str | None = row(
         "The GPU model, where no table has the size.",
-        text(allowed=ALL_MODELS),
+        text(allowed=ALL_MODELS, remedy="Name the GPU model, e.g. a100-80gb."),
         doc="The GPU model of a size that no table has, with `gpusPerNode`; it may be [one of your own](#gpu-poolsgpumodels). "
         "What is declared is taken as it is.",
     )

@@ -26,8 +26,8 @@ class PoolContext:
     #: Models that the stack declares itself; None: what is written of it is wrong.
     models: Mapping[str, GpuModel | None] = field(default_factory=dict)
     magnum_driver: str | None = None
-    sharing_names: tuple[str, ...] = field(default=())
-    flavor_names: tuple[str, ...] = field(default=())
+    sharing_names: tuple[str, ...] | None = None
+    flavor_names: tuple[str, ...] | None = None
     #: Whether the cluster names a subnet for nodes that name none.
     node_subnet: bool = False
 

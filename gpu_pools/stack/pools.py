@@ -72,7 +72,8 @@ def _sharing(section: PoolSection, one: Row) -> str | None:
             remedy="Move it to gpu-pools:sharing under a name, and give that name here.",
         )
         return None
-    known = " | ".join(names) or "none is declared"
+    # Without declarations the section is the problem, once.
+    known = " | ".join(names or ()) or "the name of a declaration"
     remedy = "" if value is not None else "Add `sharing: <name>`; use a declaration `{exclusive: {}}` for whole GPUs."
     return section.text(one.key, required=True, choices=names, allowed=known, remedy=remedy)
 

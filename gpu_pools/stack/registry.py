@@ -96,6 +96,6 @@ def _password(section: Section) -> str | None:
         section.at("password"),
         "is not a text",
         allowed="a secret text",
-        remedy="pulumi config set --secret --path gpu-pools:registry.password",
+        remedy="Set it: `pulumi config set --secret --path gpu-pools:registry.password`.",
     )
     return None

@@ -44,14 +44,20 @@ _BELONGS: Final[Mapping[str, str]] = {
     "minimum": "a pool",
     "protect": "the cluster of AKS or Magnum, or a pool of such a cluster",
     "adminGroups": "gpu-pools:cluster.entra of AKS",
-    "disableLocalAccounts": "nowhere: with gpu-pools:cluster.entra of AKS they are off, unless it says localAccounts: true",
-    "driverType": "nowhere: Azure has it for Windows pools alone, and the provider not at all",
-    "vnetSubnetID": "a pool of AKS: `subnet`",
-    "orchestratorVersion": "a pool of AKS: `kubernetesVersion`",
-    "osDiskSizeGB": "a pool of AKS: `osDiskSize`",
-    "capacityReservationGroupID": "a pool of AKS: `capacityReservationGroup`",
     "maxSurge": "upgradeSettings of a pool of AKS",
-    "resources": "nowhere: the plan derives the resource names",
+}
+#: Azure's names of keys of AKS pools -> ours.
+_OUR_NAMES: Final[Mapping[str, str]] = {
+    "vnetSubnetID": "subnet",
+    "orchestratorVersion": "kubernetesVersion",
+    "osDiskSizeGB": "osDiskSize",
+    "capacityReservationGroupID": "capacityReservationGroup",
+}
+#: Keys that others have and this project has nowhere -> why.
+_NOWHERE: Final[Mapping[str, str]] = {
+    "disableLocalAccounts": "with gpu-pools:cluster.entra of AKS they are off, unless it says localAccounts: true",
+    "driverType": "Azure has it for Windows pools alone, and the provider not at all",
+    "resources": "the plan derives the resource names",
 }
 
 
@@ -62,7 +68,15 @@ def _time_of(minutes: int, pattern: str) -> str:
     return times[0] if times and not re.fullmatch(pattern, str(minutes)) else ""
 
 
-def _quoted(value: object, pattern: str) -> str:
+def _as_text(value: object, pattern: str, allowed: str) -> str:
+    """What to write where YAML read no text: the value in quotes where that is allowed there, else what is allowed."""
+    written = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not re.fullmatch(pattern or ".*", _time_of(value, pattern) or written):
+        return f"Write {allowed}."
+    return _quoted(value, pattern, allowed)
+
+
+def _quoted(value: object, pattern: str, allowed: str) -> str:
     """How to have a text where YAML read something else; of what was written YAML has kept only what it means."""
     if isinstance(value, bool):
         return "Put it in quotes: without them YAML reads yes, on and true alike."
@@ -70,7 +84,7 @@ def _quoted(value: object, pattern: str) -> str:
         return "Put it in quotes as you wrote it: without them YAML reads a number, for which 1.30 and 1.3 are the same."
     if isinstance(value, int):
         return f'Write "{_time_of(value, pattern) or value}" in quotes.'
-    return "Put it in quotes: without them YAML reads a date." if isinstance(value, dt.date) else "Write a text."
+    return "Put it in quotes: without them YAML reads a date." if isinstance(value, dt.date) else f"Write {allowed}."
 
 
 class Section:
@@ -117,13 +131,13 @@ class Section:
         remedy: str = "",
     ) -> str | None:
         """A string, one of `choices` (where given; none may be left) or matching the whole `pattern`."""
-        value = self._value(key, required=required, allowed=allowed or self._either(choices or ()) or "a text", remedy=remedy)
+        fitting = allowed or self._either(choices or ()) or "a text"
+        value = self._value(key, required=required, allowed=fitting, remedy=remedy)
         if value is None:
             return None
         if not isinstance(value, str):
-            self._refuse(
-                key, value, "is not a text", allowed or self._either(choices or ()) or "a text", remedy or _quoted(value, pattern)
-            )
+            instead = self._suggest(str(value), choices) if choices else _as_text(value, pattern, fitting)
+            self._refuse(key, value, "is not a text", fitting, remedy or instead)
         elif choices is not None and value not in choices:
             self._refuse(key, value, "is unknown", allowed or self._either(choices), remedy or self._suggest(value, choices))
         elif pattern and not re.fullmatch(pattern, value):
@@ -164,13 +178,21 @@ class Section:
     def integer(
         self, key: str, *, minimum: int, maximum: int | None = None, required: bool = False, remedy: str = ""
     ) -> int | None:
-        """A whole number within the bounds; true, 4.0 and "4" are not numbers here."""
+        """A whole number within the bounds; true, 4.0 and "4" are not numbers here.
+
+        Args:
+            key: the field.
+            minimum: the smallest.
+            maximum: the largest; None: any.
+            required: whether its absence is a problem.
+            remedy: what to do with a number that is out of bounds.
+        """
         allowed = f"a whole number, at least {minimum}" + (f" and at most {maximum}" if maximum is not None else "")
-        value = self._value(key, required=required, allowed=allowed, remedy=remedy)
+        value = self._value(key, required=required, allowed=allowed, remedy="")
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self._refuse(key, value, "is not a whole number", allowed, remedy or "Write digits alone: no quote, unit or point.")
+            self._refuse(key, value, "is not a whole number", allowed, "Write digits alone: no quote, unit or point.")
         elif value < minimum or (maximum is not None and value > maximum):
             self._refuse(key, value, "is out of bounds", allowed, remedy or f"Choose {allowed}.")
         else:
@@ -234,16 +256,32 @@ class Section:
         for key in self._values:
             if key in self._known:
                 continue
-            near = difflib.get_close_matches(key, self._known, n=1)
             written = written_key(key)
-            if key in _BELONGS:
-                remedy = f"`{written}` belongs to {_BELONGS[key]}."
-            elif near:
-                remedy = f"Did you mean `{in_spelling_of(key, self._values, near[0])}`?"
-            else:
-                remedy = "Remove it; a key that nothing reads would be silently without effect."
             known = sorted(in_spelling_of(key, self._values, one) for one in self._known)
-            self.problems.add(self.at(written), f"unknown key `{written}`", allowed=", ".join(known) or "no keys", remedy=remedy)
+            self.problems.add(
+                self.at(written),
+                f"unknown key `{written}`",
+                allowed=", ".join(known) or "no keys",
+                remedy=self._instead_of(key),
+            )
+
+    def misspelled(self, key: str) -> object:
+        """The value of an unknown key that is spelled nearly like this one, None where there is none; `finish` reports it."""
+        near = difflib.get_close_matches(key, [name for name in self._values if name not in self._known], n=1)
+        return self._values[near[0]] if near else None
+
+    def _instead_of(self, key: str) -> str:
+        """What to do with a key that nobody asked for."""
+        if key in _BELONGS:
+            return f"Remove it here: `{written_key(key)}` belongs to {_BELONGS[key]}."
+        if key in _NOWHERE:
+            return f"Remove it: {_NOWHERE[key]}."
+        ours = _OUR_NAMES.get(key)
+        near = [ours] if ours in self._known else difflib.get_close_matches(key, self._known, n=1)
+        if near and near[0] in self._values:
+            return f"Remove it: `{in_spelling_of(key, self._values, near[0])}` is written, too."
+        suggested = in_spelling_of(key, self._values, near[0]) if near else ""
+        return f"Did you mean `{suggested}`?" if near else "Remove it; a key that nothing reads would be silently without effect."
 
     def _ask(self, key: str) -> None:
         if key not in self._known:

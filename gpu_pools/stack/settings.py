@@ -114,10 +114,11 @@ def try_parse_settings(config: Mapping[str, object], *, complete: bool = True) -
 
 
 def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) -> Settings | None:
-    _check_keys(config, problems)
+    config = _as_meant(config, problems)
     check_text({key: value for key, value in config.items() if key.startswith(f"{NAMESPACE}:")}, problems)
     cluster = _parse_cluster(config, problems, complete=complete)
     sharing: dict[str, Sharing] = _parse_named(config, "sharing", parse_sharing, problems)
+    _check_declared(config, problems)
     own = parse_gpu_models(config, problems)
     flavors = _parse_named(config, "flavors", partial(parse_flavor, own=own), problems)
     operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
@@ -138,10 +139,12 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         problems=problems,
         models=own,
         magnum_driver=getattr(cluster, "driver", None),
-        sharing_names=_written(config, "sharing"),
-        flavor_names=_written(config, "flavors"),
+        sharing_names=_written(config, "sharing") or None,
+        flavor_names=_written(config, "flavors") or None,
         node_subnet=isinstance(cluster, AksSettings) and _has_subnet(cluster),
     )
+    if context.platform == "magnum":
+        _check_flavors(config, problems)
     pools = _parse_pools(config, context)
     names = [pool.name for pool in pools]
     acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
@@ -202,7 +205,7 @@ def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete
             path,
             "is missing",
             allowed="a mapping with `platform: aks | magnum | existing`",
-            remedy="Add the section; planning needs only the platform.",
+            remedy=f"Add `{path}: {{platform: {_likely_platform(config)}}}`; a deploy needs more keys of it.",
         )
         return None
     return parse_cluster(config[path], path, problems, complete=complete)
@@ -235,6 +238,39 @@ def _parse_named(
 def _written(config: Mapping[str, object], key: str) -> tuple[str, ...]:
     value = config.get(f"{NAMESPACE}:{key}")
     return tuple(str(name) for name in value) if isinstance(value, dict) else ()
+
+
+def _check_declared(config: Mapping[str, object], problems: Problems) -> None:
+    """Report once that nothing is declared; that no pool finds its declaration only follows from it."""
+    path = f"{NAMESPACE}:sharing"
+    if config.get(path) in (None, {}):
+        names = _used(config, "sharing") or ("whole",)
+        problems.add(
+            path,
+            "is missing or empty",
+            allowed="a mapping of names to declarations, e.g. {whole: {exclusive: {}}}",
+            remedy=f"Add `{path}: {{{', '.join(f'{name}: {{exclusive: {{}}}}' for name in names)}}}`: whole GPUs.",
+        )
+
+
+def _check_flavors(config: Mapping[str, object], problems: Problems) -> None:
+    """Report once that no flavor is declared; that no pool finds its own only follows from it."""
+    path = f"{NAMESPACE}:flavors"
+    names = _used(config, "flavor")
+    if names and config.get(path) in (None, {}):
+        problems.add(
+            path,
+            "is missing or empty",
+            allowed="a mapping of flavors to their gpuModel and gpusPerNode",
+            remedy=f"Declare {', '.join(names)} there with gpuModel and gpusPerNode; OpenStack cannot tell them.",
+        )
+
+
+def _used(config: Mapping[str, object], key: str) -> tuple[str, ...]:
+    """The names that pools give under a key, each once."""
+    pools = config.get(f"{NAMESPACE}:pools")
+    named = [pool.get(key) for pool in pools if isinstance(pool, dict)] if isinstance(pools, list) else []
+    return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
 
 
 def _parse_pools(config: Mapping[str, object], context: PoolContext) -> tuple[Pool, ...]:
@@ -283,19 +319,26 @@ def _check_sizes(pools: list[Pool], problems: Problems) -> None:
             )
 
 
-def _check_keys(config: Mapping[str, object], problems: Problems) -> None:
+def _as_meant(config: Mapping[str, object], problems: Problems) -> Mapping[str, object]:
+    """The sections by their right names. A misspelled one is a problem; it is not missing besides, and is read with the rest."""
     known = [f"{NAMESPACE}:{key}" for key in KEYS]
-    for key in config:
-        if key in known or not key.startswith(f"{NAMESPACE}:"):
-            if key in KEYS:
-                problems.add(key, "has no namespace", allowed=", ".join(known), remedy=f"Write {NAMESPACE}:{key}.")
+    meant: dict[str, object] = {}
+    for key, value in config.items():
+        section = key.removeprefix(f"{NAMESPACE}:")
+        if key in known or (section == key and key not in KEYS):
             continue
-        near = difflib.get_close_matches(key.removeprefix(f"{NAMESPACE}:"), KEYS, n=1)
-        problems.add(
-            key,
-            f"unknown key `{written_key(key)}`",
-            allowed=", ".join(in_spelling_of(key, config, one) for one in known),
-            remedy=f"Did you mean `{in_spelling_of(key, config, f'{NAMESPACE}:{near[0]}')}`?"
-            if near
-            else "Remove it; nothing reads it.",
-        )
+        near = difflib.get_close_matches(section, KEYS, n=1)
+        name = f"{NAMESPACE}:{near[0]}" if near else ""
+        shown = in_spelling_of(key, config, name) if name else ""
+        if name in config:
+            remedy = f"Remove it: `{shown}` is written, too."
+        elif section == key:
+            remedy = f"Write {name}."
+        else:
+            remedy = f"Did you mean `{shown}`?" if name else "Remove it; nothing reads it."
+        message = "has no namespace" if section == key else f"unknown key `{written_key(key)}`"
+        allowed = ", ".join(in_spelling_of(key, config, one) for one in known)
+        problems.add(key, message, allowed=allowed, remedy=remedy)
+        if name and name not in config:
+            meant.setdefault(name, value)
+    return {**config, **meant}

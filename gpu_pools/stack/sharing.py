@@ -326,7 +326,7 @@ def _parse_indexes(group: Section) -> tuple[int, ...] | None:
         group.at("index"),
         f"{show(raw)} is not a GPU index" if raw is not None else "is missing",
         allowed="a GPU index from 0, or a list of them",
-        remedy="Write e.g. `index: [0, 1]`.",
+        remedy="Write e.g. `index: 0`; several are a list, as in [0, 1].",
     )
     return None
 

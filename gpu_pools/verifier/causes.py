@@ -258,16 +258,16 @@ _TABLE: Final = (
         "label-missing",
         "the pool's label is not on the node: set by hand and lost, or it never reached the node",
         "Elsewhere than on AKS check NFD and the labeller first: they set it again by themselves. Otherwise run "
-        "`gpu-pools repair STACK NODE`: it empties the node's GPUs and sets the declared labels. With rollout the pool's "
+        "`gpu-pools repair NODE --stack STACK`: it empties the node's GPUs and sets the declared labels. With rollout the pool's "
         "verifier sets a lost label by itself once no pod holds a GPU of the node.",
         "D02 C07 C12 P06",
     ),
     _Row(
         "label-other",
         "the node carries another value than its pool declares: the update has not reached it, or somebody else writes the label",
-        "Run `gpu-pools repair STACK NODE`: it empties the node's GPUs and sets the declared labels. With rollout the pool's "
-        "verifier does so by itself once no pod holds a GPU of the node. After an update that did not finish run `pulumi up` "
-        "first. If the value comes back, the label's manager in metadata.managedFields says who writes it.",
+        "Run `gpu-pools repair NODE --stack STACK`: it empties the node's GPUs and sets the declared labels. With rollout the "
+        "pool's verifier does so by itself once no pod holds a GPU of the node. After an update that did not finish run "
+        "`pulumi up` first. If the value comes back, the label's manager in metadata.managedFields says who writes it.",
         "D19 P06 D03 T03",
     ),
     _Row(

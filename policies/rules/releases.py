@@ -243,7 +243,8 @@ RULES: Final = (
         types=(kinds.RELEASE,),
         judge=_driver_upgrade,
         why="the driver cannot be unloaded while pods use it: nodes stay cordoned with upgrade-required",
-        repair="Set driver.upgradePolicy.drain.enable or gpuPodDeletion.force, or autoUpgrade to false.",
+        repair="Set driver.upgradePolicy.drain.enable or driver.upgradePolicy.gpuPodDeletion.force, or set "
+        "driver.upgradePolicy.autoUpgrade to false.",
         stack_repair="Declare operator.driverUpgrade: {maxUnavailable: 1}, or set driver.upgradePolicy.autoUpgrade to false.",
         level="advisory",
     ),
@@ -284,7 +285,6 @@ RULES: Final = (
         judge=_nfd_namespaces,
         why="labels of gpu-feature-discovery and of pools never appear",
         repair="Add nvidia.com to master.config.extraLabelNs.",
-        stack_repair="Add nvidia.com to nodeFeatureDiscovery.values.master.config.extraLabelNs.",
     ),
     Rule(
         name="gpus-only-on-request",

@@ -94,7 +94,60 @@ _FILE_CASES = (
 
 _SECTION_CASES = (
     Case(
-        "section-unknown", aks(poolz=[]), "gpu-pools:poolz", "unknown key", "gpu-pools:pools", "Did you mean `gpu-pools:pools`?"
+        "section-unknown",
+        aks().replace("gpu-pools:pools", "gpu-pools:poolz"),
+        "gpu-pools:poolz",
+        "unknown key",
+        "gpu-pools:pools",
+        "Did you mean `gpu-pools:pools`?",
+    ),
+    Case(
+        "section-misspelled-beside-the-right-one",
+        aks(poolz=[]),
+        "gpu-pools:poolz",
+        "unknown key",
+        remedy="Remove it: `gpu-pools:pools` is written, too.",
+    ),
+    Case(
+        "section-misspelled-does-not-hide-what-is-in-it",
+        aks({"count": -1}).replace("gpu-pools:pools", "gpu-pools:poolz"),
+        "gpu-pools:pools[0].count",
+        "-1 is out of bounds",
+        problems=2,
+    ),
+    Case(
+        "sharing-missing",
+        aks(pools=[{"name": name, "vmSize": A100, "count": 1, "sharing": name} for name in ("one", "two")]).replace(
+            "gpu-pools:sharing", "other:sharing"
+        ),
+        _SHARING,
+        "is missing",
+        "{whole: {exclusive: {}}}",
+        "Add `gpu-pools:sharing: {one: {exclusive: {}}, two: {exclusive: {}}}`",
+        read_by_engine=False,
+    ),
+    Case(
+        "sharing-empty",
+        aks().replace("  whole:\n      exclusive: {}", "{}").replace("gpu-pools:sharing:\n  ", "gpu-pools:sharing: "),
+        _SHARING,
+        "is missing or empty",
+        remedy="{whole: {exclusive: {}}}",
+    ),
+    Case(
+        "cluster-platform-misspelled",
+        aks(cluster={"platform": GONE, "plattform": "aks", "tier": "Gold"}),
+        f"{_CLUSTER}.plattform",
+        "unknown key",
+        "platform",
+        "Did you mean `platform`?",
+        problems=2,
+    ),
+    Case(
+        "cluster-unknown-platform-does-not-hide-the-cluster",
+        aks(cluster={"platform": "akz", "tier": "Gold"}),
+        f"{_CLUSTER}.tier",
+        '"Gold" is unknown',
+        problems=2,
     ),
     Case("section-unknown-like-nothing", aks(xyzzy=1), "gpu-pools:xyzzy", "unknown key", remedy="Remove it"),
     Case(
@@ -103,7 +156,6 @@ _SECTION_CASES = (
         "sharing",
         "has no namespace",
         remedy="Write gpu-pools:sharing.",
-        problems=2,
         read_by_engine=False,
     ),
     Case(
@@ -117,7 +169,7 @@ _SECTION_CASES = (
     Case("cluster-a-list", aks().replace("platform: aks", "platform: [aks]"), f"{_CLUSTER}.platform", "is not a text", "aks | "),
     Case(
         "cluster-a-text",
-        "config: {gpu-pools:cluster: aks, gpu-pools:pools: []}",
+        "config: {gpu-pools:cluster: aks, gpu-pools:sharing: {whole: {exclusive: {}}}, gpu-pools:pools: []}",
         _CLUSTER,
         '"aks" is not a mapping',
         "`platform`",
@@ -325,7 +377,6 @@ _SHARING_CASES = (
         aks().replace("gpu-pools:sharing:\n    whole:\n      exclusive: {}", "gpu-pools:sharing: []"),
         _SHARING,
         "a list of 0 is not a mapping of names",
-        problems=2,
         read_by_engine=False,
     ),
     Case("sharing-a-text", aks(sharing={"x": "timeSlicing"}), f"{_SHARING}.x", "exactly one strategy", remedy="Write a mapping"),
@@ -602,7 +653,7 @@ _MIG_CASES = (
         f"{_SHARING}.cut.mig.layouts",
         "unknown key",
         "layout",
-        "Did you mean `layout`?",
+        "Remove it: `layout` is written, too.",
     ),
     Case(
         "mig-strategy-misplaced",
@@ -788,7 +839,7 @@ _MIG_CASES = (
         f"{_SHARING}.x.mig.gpus[0].index",
         "is missing",
         "a list of them",
-        "index: [0, 1]",
+        "`index: 0`; several are a list, as in [0, 1]",
     ),
     Case(
         "mig-gpus-empty",
@@ -894,7 +945,6 @@ _POOL_CASES = (
         f"{_POOL}.gpusPerNode",
         "17 is out of bounds",
         "at most 16",
-        problems=2,
     ),
     Case(
         "pool-size-declared-twice",
@@ -964,7 +1014,6 @@ _POOL_CASES = (
         "does not fit",
         "the URL of a Helm repository",
         "Write it under `oci`: `chart: {oci: oci://mirror.example.com/gpu-operator}`.",
-        problems=2,
     ),
     Case(
         "nfd-url-under-oci",
@@ -973,7 +1022,6 @@ _POOL_CASES = (
         "does not fit",
         "an oci:// reference",
         "Write it under `repository`",
-        problems=2,
     ),
     Case("pool-unknown-key", aks({"lables": {}}), f"{_POOL}.lables", "unknown key", "labels", "Did you mean `labels`?"),
     Case(
@@ -1133,7 +1181,17 @@ _POOL_CASES = (
         "g2.5xlarge",
         "Declare the flavor under gpu-pools:flavors",
     ),
-    Case("pool-no-flavors-at-all", magnum(flavors=GONE), f"{_POOL}.flavor", '"g2.5xlarge" is unknown', "none is declared"),
+    Case(
+        "pool-no-flavors-at-all",
+        magnum(
+            flavors=GONE,
+            pools=[{"name": name, "flavor": "g2.5xlarge", "count": 1, "sharing": "whole"} for name in ("one", "two")],
+        ),
+        "gpu-pools:flavors",
+        "is missing",
+        "gpuModel and gpusPerNode",
+        "Declare g2.5xlarge there",
+    ),
     Case(
         "flavor-without-model",
         magnum(flavors={"g2.5xlarge": {"gpusPerNode": 1}}),
@@ -1427,7 +1485,7 @@ _ADOPTION_CASES = (
             f"{_OPERATOR}.{key}",
             "has no effect on an operator that is there already",
             "driver and migStrategy",
-            "have its owner set it",
+            "write `install: true`",
         )
         for key, value in (
             ("version", "v26.7.0"),
@@ -1582,11 +1640,11 @@ _OPERATOR_CASES = (
         "operator-two-sources",
         aks(operator={"chart": {"oci": "oci://mirror/gpu-operator", "path": "charts/gpu-operator.tgz"}}),
         f"{_OPERATOR}.chart",
-        "no or several sources",
+        "names several sources",
         "exactly one of repository, oci, path",
         "Keep one.",
     ),
-    Case("operator-no-source", aks(operator={"chart": {}}), f"{_OPERATOR}.chart", "no or several sources"),
+    Case("operator-no-source", aks(operator={"chart": {}}), f"{_OPERATOR}.chart", "names no source"),
     Case(
         "operator-source-unknown-key",
         aks(operator={"chart": {"path": "x.tgz", "repo": "y"}}),
@@ -1600,7 +1658,6 @@ _OPERATOR_CASES = (
         f"{_OPERATOR}.chart.repository",
         '"ngc" does not fit',
         "the URL of a Helm repository",
-        problems=2,
     ),
     Case(
         "operator-values-a-list",
@@ -1674,7 +1731,7 @@ _OPERATOR_CASES = (
         aks(operator={"values": {"driver": {"kernelModuleType": "opened"}}}),
         f"{_OPERATOR}.values.driver.kernelModuleType",
         'refuses "opened"',
-        "auto, open, proprietary",
+        "auto | open | proprietary",
     ),
     Case(
         "operator-value-that-the-chart-refuses",
@@ -1836,7 +1893,7 @@ _OPERATOR_CASES = (
         f"{_POOL}.replace",
         "the engine would refuse to delete the old one",
         "protect or replace",
-        "Leave one of them out",
+        "Leave `replace` or `protect` out",
     ),
     Case(
         "surge-of-a-pool-made-by-hand",
@@ -1963,7 +2020,7 @@ _OPERATOR_CASES = (
         "gpu-pools:observability.azure",
         "says what to make of Azure Monitor, and `to` is not azure",
         "`to: azure` beside it",
-        "Change `to`",
+        "Write `to: azure`, or leave this out.",
     ),
     Case(
         "observability-azure-a-group-by-its-name",
@@ -1987,7 +2044,7 @@ _OPERATOR_CASES = (
         "gpu-pools:observability.prometheusStack",
         "says what to install, and `to` is not kube-prometheus-stack",
         "`to: kube-prometheus-stack` beside it",
-        "Change `to`",
+        "Write `to: kube-prometheus-stack`, or leave this out.",
     ),
     Case(
         "observability-a-password-in-clear",

@@ -116,7 +116,7 @@ def test_without_a_driver_of_the_operator_s_it_has_no_effect_and_says_so() -> No
         ({"driverUpgrade": {"maxUnavailable": 0}}, "driverUpgrade.maxUnavailable", ""),
         ({"driverUpgrade": {"drainTimeoutSeconds": 0}}, "driverUpgrade.drainTimeoutSeconds", ""),
         ({"driverUpgrade": {"timeout": 1}}, "driverUpgrade.timeout", ""),
-        ({"driverUpgrade": {}, "install": False}, "driverUpgrade", "have its owner set it"),
+        ({"driverUpgrade": {}, "install": False}, "driverUpgrade", "its owner sets it"),
         (
             {"driverUpgrade": {}, "values": {"driver": {"upgradePolicy": {"autoUpgrade": False}}}},
             "values.driver.upgradePolicy",

@@ -151,9 +151,9 @@ def test_a_name_is_of_one_pool() -> None:
 
 def test_whatever_is_wrong_is_raised_at_once() -> None:
     with pytest.raises(InvalidStackError) as caught:
-        parse_settings({"gpu-pools:pools": [], "sharing": {}, "gpu-pools:verificaton": {}, "others:pools": 1, "gpu": 1})
+        parse_settings({"gpu-pools:pools": [], "sharing": 7, "gpu-pools:verificaton": {}, "others:pools": 1, "gpu": 1})
     assert [problem.path for problem in caught.value.problems] == [
-        *("sharing", "gpu-pools:verificaton", "gpu-pools:cluster", "gpu-pools:pools")
+        *("sharing", "gpu-pools:verificaton", "gpu-pools:cluster", "gpu-pools:sharing", "gpu-pools:pools")
     ]
     with pytest.raises(InvalidStackError):
         parse_settings({"gpu-pools:cluster": {"platform": "existing"}, "gpu-pools:pools": []})
