@@ -9,7 +9,7 @@ A cluster that does not answer ends nothing here: the provider reports that itse
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pulumi
 
@@ -27,7 +27,17 @@ _PAGE: Final = "500"
 _NOT_FOUND: Final = 404
 
 
-def require_objects(objects: Sequence[pulumi.Resource], reached: tuple[pulumi.Input[str] | None, str | None]) -> None:
+class Stored(NamedTuple):
+    """A Kubernetes object of a stack: its resource, and for a ConfigMapPatch the keys that the program declares.
+
+    The outputs of a patch have every key that the ConfigMap had when it was written, those of others included.
+    """
+
+    resource: pulumi.Resource
+    keys: tuple[str, ...] = ()
+
+
+def require_objects(objects: Sequence[Stored], reached: tuple[pulumi.Input[str] | None, str | None]) -> None:
     """Have the preview or deploy fail where the cluster lacks one of these objects.
 
     Args:
@@ -42,10 +52,10 @@ def require_objects(objects: Sequence[pulumi.Resource], reached: tuple[pulumi.In
     looked.apply(lambda _: None)
 
 
-async def _required(objects: Sequence[Any], kubeconfig: pulumi.Output[str], context: str | None) -> bool:
+async def _required(objects: Sequence[Stored], kubeconfig: pulumi.Output[str], context: str | None) -> bool:
     """Whether the cluster was looked at, and has everything."""
     content = await kubeconfig.future()
-    recorded = [one for resource in objects if (one := await _recorded(resource)) is not None]
+    recorded = [one for stored in objects if (one := await _recorded(stored.resource, stored.keys)) is not None]
     if not content or not recorded:
         return False
     try:
@@ -59,17 +69,16 @@ async def _required(objects: Sequence[Any], kubeconfig: pulumi.Output[str], cont
     return True
 
 
-async def _recorded(resource: Any) -> RecordedObject | None:  # noqa: ANN401 - four classes of two packages
+async def _recorded(resource: Any, keys: tuple[str, ...]) -> RecordedObject | None:  # noqa: ANN401 - four classes
     """The object of a resource; None where it is still to be created."""
-    keys = getattr(resource, "data", None) if type(resource).__name__ == "ConfigMapPatch" else None
-    outputs = pulumi.Output.all(id=resource.id, metadata=resource.metadata, kind=resource.kind, data=keys)
+    outputs = pulumi.Output.all(id=resource.id, metadata=resource.metadata, kind=resource.kind)
     known: Any = await outputs.future()
     if known is None or not _field(known["metadata"], "uid"):
         return None
     metadata = known["metadata"]
     kind = str(known["kind"]).removesuffix("Patch")
     namespace = str(_field(metadata, "namespace") or "")
-    return RecordedObject(kind, namespace, str(_field(metadata, "name")), tuple(sorted(known["data"] or ())))
+    return RecordedObject(kind, namespace, str(_field(metadata, "name")), keys)
 
 
 def _field(metadata: Any, key: str) -> Any:  # noqa: ANN401 - the class of an SDK, or a mapping

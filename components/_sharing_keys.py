@@ -26,6 +26,7 @@ from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.sharing import Mps
 
 from ._options import child_options
+from ._recorded_objects import Stored
 
 
 def config_keys(
@@ -35,7 +36,7 @@ def config_keys(
     opts: pulumi.ResourceOptions | None,
     before: Sequence[pulumi.Resource],
     mps: pulumi.ResourceHookBinding | None = None,
-) -> list[pulumi.Resource]:
+) -> list[Stored]:
     """The two ConfigMaps that the operator's operands read, with all that is in them.
 
     Args:
@@ -49,16 +50,18 @@ def config_keys(
     plugin = _base(parent, f"{name}-device-plugin", DEVICE_PLUGIN_CONFIG_MAP, opts, before)
     hooks = {pool.config_key: mps for pool in plan.pools if isinstance(pool.sharing, Mps)}
     configs = _patches(parent, f"{name}-config", plugin, DEVICE_PLUGIN_CONFIG_MAP, plan.device_plugin_configs, opts, hooks)
-    return [plugin, *configs, *_mig_parted(parent, name, plan, opts, before)]
+    return [Stored(plugin), *configs, *_mig_parted(parent, name, plan, opts, before)]
 
 
 def _mig_parted(
     parent: pulumi.Resource, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: Sequence[pulumi.Resource]
-) -> list[pulumi.Resource]:
+) -> list[Stored]:
     kept = _base(parent, f"{name}-mig-layouts", MIG_PARTED_ENTRIES_CONFIG_MAP, opts, before)
     declared = plan.mig_parted_entries
     layouts = _patches(parent, f"{name}-layout", kept, MIG_PARTED_ENTRIES_CONFIG_MAP, declared, opts)
-    live = ConfigMap.get(f"{name}-mig-layouts-live", kept.id, child_options(parent, opts, depends_on=[kept, *layouts]))
+    live = ConfigMap.get(
+        f"{name}-mig-layouts-live", kept.id, child_options(parent, opts, depends_on=[kept, *(one.resource for one in layouts)])
+    )
     text = _known(live.data).apply(lambda there: mig_parted_file({**there, **declared}))
     file = ConfigMap(
         f"{name}-mig-parted",
@@ -66,7 +69,7 @@ def _mig_parted(
         data={"config.yaml": text},
         opts=child_options(parent, opts, depends_on=[*before, live]),
     )
-    return [kept, *layouts, file]
+    return [Stored(kept), *layouts, Stored(file)]
 
 
 def _known(data: pulumi.Output[Mapping[str, str]]) -> pulumi.Output[dict[str, str]]:
@@ -97,13 +100,16 @@ def _patches(
     data: Mapping[str, str],
     opts: pulumi.ResourceOptions | None,
     hooks: Mapping[str, pulumi.ResourceHookBinding | None] | None = None,
-) -> list[pulumi.Resource]:
+) -> list[Stored]:
     return [
-        ConfigMapPatch(
-            f"{name}-{key}",
-            metadata={"name": config_map, "namespace": OPERATOR_NAMESPACE},
-            data={key: text},
-            opts=child_options(parent, opts, depends_on=[base], hooks=(hooks or {}).get(key)),
+        Stored(
+            ConfigMapPatch(
+                f"{name}-{key}",
+                metadata={"name": config_map, "namespace": OPERATOR_NAMESPACE},
+                data={key: text},
+                opts=child_options(parent, opts, depends_on=[base], hooks=(hooks or {}).get(key)),
+            ),
+            (key,),
         )
         for key, text in data.items()
     ]

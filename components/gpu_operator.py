@@ -176,9 +176,9 @@ class GpuOperator(pulumi.ComponentResource):
     def _keys(
         self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: list[pulumi.Resource], reached: Reached
     ) -> list[pulumi.Resource]:
-        keys = config_keys(self, name, plan, opts, before, asks_about_mps(name, plan, reached))
         #: The Kubernetes objects with the pools' configurations, for the check that the cluster still has them.
-        self.objects = keys
+        self.objects = config_keys(self, name, plan, opts, before, asks_about_mps(name, plan, reached))
+        keys = [stored.resource for stored in self.objects]
         spec: Any = key_wait_spec(plan, plan.settings.nfd.labeller_image)
         limit = f"{spec['minReadySeconds'] + _SLACK_SECONDS}s"
         DaemonSet(

@@ -25,6 +25,7 @@ from ._known import known_args
 from ._options import child_options
 from ._owners import looks_for_another, tells_of_another_owner
 from ._pull_secret import pull_secret
+from ._recorded_objects import Stored
 from ._section_args import Config
 from ._to_stack import plan_alone, plan_of
 from ._upgrade_first import asks_for_crds
@@ -185,11 +186,11 @@ class PoolLabels(pulumi.ComponentResource):
         tolerations, image = _tolerations(planned, args), args.get("image", DEFAULT_LABELLER_IMAGE)
         spec: Any
         #: The Kubernetes objects that belong to the pool, for the check that the cluster still has them.
-        self.objects: list[pulumi.Resource] = []
+        self.objects: list[Stored] = []
         if group is None:
             rule = node_feature_rule(planned, args.get("magnum_driver"))
             agreed = once_agreed(f"PoolLabels({name})", planned, args.get("config_keys"), rule)
-            self.objects.append(_rule(f"{name}-rule", planned, agreed, child_options(self, opts)))
+            self.objects.append(Stored(_rule(f"{name}-rule", planned, agreed, child_options(self, opts))))
             spec = labeller_daemon_set_spec(planned, _selector(planned, args), tolerations, image)
         else:
             spec = group.apply(lambda selector: labeller_daemon_set_spec(planned, selector, tolerations, image))
@@ -199,7 +200,7 @@ class PoolLabels(pulumi.ComponentResource):
             spec=spec,
             opts=child_options(self, opts),
         )
-        self.objects.append(labeller)
+        self.objects.append(Stored(labeller))
         self.labels = pulumi.Output.from_input(dict(planned.labels))
         self.advertises = pulumi.Output.from_input(dict(planned.advertises))
         self.register_outputs({"labels": self.labels, "advertises": self.advertises})

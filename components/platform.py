@@ -38,7 +38,7 @@ from ._known import known_args
 from ._options import child_options
 from ._outputs import put_back, put_off
 from ._pull_secret import pull_secret
-from ._recorded_objects import require_objects
+from ._recorded_objects import Stored, require_objects
 from ._rotation import old_nodes_emptied
 from ._section_args import (
     Acknowledged,
@@ -142,7 +142,7 @@ class GpuPlatform(pulumi.ComponentResource):
             planned = plan_config(config)
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         #: The Kubernetes objects that belong to pools, for the check that the cluster still has them.
-        self._objects: list[pulumi.Resource] = []
+        self._objects: list[Stored] = []
         _warn(planned, self)
         if isinstance(planned.settings.cluster, MagnumSettings):
             from .openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
@@ -425,7 +425,7 @@ class GpuPlatform(pulumi.ComponentResource):
             before = [*groups]
             if pool.generation:
                 before.append(pool_rule(f"{name}-{pool.name}-rule", pool, settings.driver, opts))
-                self._objects.append(before[-1])
+                self._objects.append(Stored(before[-1]))
             if pool.pool.exchange == "inPlace":
                 reached = (cluster.kubeconfig, None)
                 before.append(old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, []))

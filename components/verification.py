@@ -64,7 +64,7 @@ from ._operands_first import operand_hooks
 from ._options import child_options, once_named
 from ._program_there import program_there
 from ._pull_secret import pull_secret
-from ._recorded_objects import require_objects
+from ._recorded_objects import Stored, require_objects
 from ._rolled_out import RolledOut
 from ._rotation import old_nodes_emptied
 from ._section_args import Config, RegistrySection
@@ -329,7 +329,7 @@ class Verification(pulumi.ComponentResource):
             ),
         )
         #: The Kubernetes objects that belong to the pool, for the check that the cluster still has them.
-        self.objects: list[pulumi.Resource] = [document, proof]
+        self.objects = [Stored(document), Stored(proof)]
         proven: list[pulumi.CustomResource] = [waits.written(proof, child_options(self, opts)) if waits else proof]
         if of_pool.pool.exchange == "surge":
             drained = _reached(what, plan, args)
