@@ -145,8 +145,9 @@ _POINTERS: Final = frozenset(
 
 
 def _suggested(match: re.Match[str], problem: Problem, _config: Mapping[str, Any]) -> Iterator[Edit]:
-    near = match["near"]
-    yield Edit(match[0], {problem.path: Renamed(near) if _OF_A_KEY.search(problem.message) else near})
+    for candidate in match["near"].split(" or "):
+        near = candidate.strip("`")
+        yield Edit(f"{match[0]} {near}", {problem.path: Renamed(near) if _OF_A_KEY.search(problem.message) else near})
 
 
 def _taken_out(match: re.Match[str], problem: Problem, config: Mapping[str, Any]) -> Iterator[Edit]:
@@ -269,7 +270,7 @@ def _nearest_or_cluster(config: Mapping[str, Any], problem: Problem, key: str) -
 _IT: Final = "it|this|them|the section|the label"
 #: Words of a remedy -> how they are followed. Every rule that finds its words is tried, each of its edits alone.
 _RULES: Final[tuple[tuple[str, Any], ...]] = (
-    (r"Did you mean (?P<tick>`?)(?P<near>[^\s?`]+)(?P=tick)\?", _suggested),
+    (r"Did you mean (?P<near>`?[^\s?`]+`?(?: or `?[^\s?`]+`?)*)\?", _suggested),
     (
         rf"(?<!and )(?<!Then )\b(?:[Rr]emove|[Ll]eave|[Tt]ake) (?:(?P<it>{_IT})|`?(?P<name>[a-z]\w+)`?)(?: out)?(?=[\s,.;:]|$)",
         _taken_out,

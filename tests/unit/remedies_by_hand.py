@@ -62,6 +62,10 @@ def _each(value: Any, *cases: str, path: str) -> dict[str, Edits]:
 
 
 BY_HAND: Final[Mapping[str, Edits]] = {
+    "model-of-another-line": (
+        {"gpu-pools:gpuModels": {"rtx-4090": {"product": "NVIDIA GeForce RTX 4090", "memoryMiB": 24564, "mig": False}}},
+    ),
+    "model-that-is-a-vgpu": ({"gpu-pools:gpuModels": {"a40-8q": {"product": "NVIDIA A40-8Q", "memoryMiB": 8192, "mig": False}}},),
     "cluster-a-text": ({_CLUSTER: {"platform": "aks"}},),
     "cluster-a-text gpu-pools:pools": ({"gpu-pools:pools": [_GOOD_POOL], _SHARING: {"whole": {"exclusive": {}}}},),
     "cluster-unknown-platform-does-not-hide-the-pools": ({f"{_POOL}.name": "twelvechars1"},),

@@ -225,7 +225,8 @@ def _ids(one: Quoted) -> str:
 
 
 def _ours(one: Quoted) -> list[str]:
-    return shlex.split(re.sub(r"^(python -m gpu_pools|gpu-pools) ", "", one.command))
+    # What its output is piped into is a command of another program.
+    return shlex.split(re.sub(r"^(python -m gpu_pools|gpu-pools) ", "", one.command.partition(" | ")[0]))
 
 
 def _fault_of_ours(arguments: list[str], *, whole: bool) -> str:

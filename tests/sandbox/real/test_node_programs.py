@@ -270,7 +270,19 @@ def test_labels_name_the_driver_that_is_loaded(site: Site) -> None:
     assert found.labels["nvidia.com/cuda.runtime-version.full"] == "13.2"
 
 
-@pytest.mark.parametrize("key", [key for key in model_keys() if model(key).compute_capability is None or not model(key).products])
+#: By its name NVIDIA's programs take it for an integrated GPU, and ask libcuda about it, which is not simulated.
+INTEGRATED: Final = "jetson-thor-igpu"
+UNKNOWN: Final = [key for key in model_keys() if model(key).compute_capability is None or not model(key).products]
+
+
+def test_an_integrated_gpu_is_asked_of_cuda_which_is_not_simulated(site: Site) -> None:
+    on = site.add(machine("n", Hardware(4, 28, INTEGRATED, None, 1)))
+    found = site.answer(lambda: site.programs.discover(on, loaded("", on), {}))
+    assert isinstance(found, Crash)
+    assert "CUDA_ERROR" in found.message
+
+
+@pytest.mark.parametrize("key", [key for key in UNKNOWN if key != INTEGRATED])
 def test_gpus_of_which_little_is_known_have_labels_too(site: Site, key: str) -> None:
     on = site.add(machine("n", Hardware(4, 28, key, None, 1)))
     what = loaded("", on)
