@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.existing.config_names import check_config_name
 from gpu_pools.existing.profiles import doubtful_names, fits, fitting_models, has, models_with, nearest_profiles, unknown_geometry
-from gpu_pools.existing.values import is_whole
+from gpu_pools.existing.values import is_whole, unquoted
 from gpu_pools.hardware.models import device_models, model
 from gpu_pools.hardware.operands import charts_with, since, version_text
 from gpu_pools.rendering.sharing_configs import MIG_DISABLED_KEY
@@ -191,7 +191,7 @@ def _check_types(entry: Mapping[str, object], path: Path, findings: Findings) ->
             f"{show(enabled)} is neither true nor false",
             "cannot unmarshal",
             "true or false",
-            "Write it without quotes.",
+            unquoted(enabled, lambda bare: isinstance(bare, bool), "Write true or false."),
         )
     filters = entry.get("device-filter")
     texts = filters if isinstance(filters, list) else [filters]
@@ -282,7 +282,7 @@ def _check_count(profile: str, count: object, path: Path, findings: Findings) ->
             f"{show(count)} is not a count",
             "invalid count" if is_whole(count) else "cannot unmarshal",
             "a whole number from 0, without quotes",
-            "Write the number.",
+            unquoted(count, lambda bare: is_whole(bare) and not str(bare).startswith("-"), "Write a number from 0."),
         )
     return good
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.profiles import models_with
-from gpu_pools.existing.values import is_whole
+from gpu_pools.existing.values import is_whole, unquoted
 from gpu_pools.text.errors import show
 from gpu_pools.text.nested import at
 
@@ -315,7 +315,7 @@ def _wrong_type(check: _Check, path: Path, value: object, kind: str) -> None:
         f"{show(value)} is not {_TYPES[kind]}",
         error="cannot unmarshal",
         allowed=_TYPES[kind],
-        remedy="Write it without quotes." if isinstance(value, str) and kind in {"flag", "whole"} else f"Write {_TYPES[kind]}.",
+        remedy=unquoted(value, lambda bare: kind in {"flag", "whole"} and _fits(bare, kind), f"Write {_TYPES[kind]}."),
     )
 
 
