@@ -1,10 +1,11 @@
-"""Fails a preview or deploy where the cluster lacks objects that the engine's state records.
+"""Fails a deploy, and warns in a preview, where the cluster lacks objects that the engine's state records.
 
 gpu_pools/proof/recorded_objects.py says how that comes about and what the error says. The outputs of a resource that the engine
 does not change come from its state, in a preview too; a resource that is still to be created has no id there and is left out. So
 the program knows without the state file what the state records, and it lists the cluster once for each kind of object.
 
-A cluster that does not answer ends nothing here: the provider reports that itself.
+A preview only warns: whoever looks for drift runs one, and is to see all of it. A cluster that does not answer ends nothing here:
+the provider reports that itself.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class Stored(NamedTuple):
 
 
 def require_objects(objects: Sequence[Stored], reached: tuple[pulumi.Input[str] | None, str | None]) -> None:
-    """Have the preview or deploy fail where the cluster lacks one of these objects.
+    """Have the deploy fail, and the preview warn, where the cluster lacks one of these objects.
 
     Args:
         objects: ConfigMaps, ConfigMapPatches, DaemonSets and NodeFeatureRules of a stack.
@@ -63,10 +64,13 @@ async def _required(objects: Sequence[Stored], kubeconfig: pulumi.Output[str], c
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that does not answer lacks nothing
         _log.warn(f"whether the cluster has all objects of this stack is not known: it cannot be asked ({type(error).__name__})")
         return False
-    if missing:
+    if not missing:
+        return True
+    if not pulumi.runtime.is_dry_run():
         # A RunError is shown as it is.
         raise pulumi.RunError(harmless.text(describe_missing(missing)))
-    return True
+    _log.warn(describe_missing(missing))
+    return False
 
 
 async def _recorded(resource: Any, keys: tuple[str, ...]) -> RecordedObject | None:  # noqa: ANN401 - four classes

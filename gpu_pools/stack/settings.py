@@ -320,7 +320,10 @@ def _check_sizes(pools: list[Pool], problems: Problems) -> None:
 
 
 def _as_meant(config: Mapping[str, object], problems: Problems) -> Mapping[str, object]:
-    """The sections by their right names. A misspelled one is a problem; it is not missing besides, and is read with the rest."""
+    """The sections by their right names. A misspelled one is a problem; it is not missing besides, and is read with the rest.
+
+    The engine hands the program an empty section where the file has none (the defaults of Pulumi.yaml), so that counts as none.
+    """
     known = [f"{NAMESPACE}:{key}" for key in KEYS]
     meant: dict[str, object] = {}
     for key, value in config.items():
@@ -330,7 +333,7 @@ def _as_meant(config: Mapping[str, object], problems: Problems) -> Mapping[str, 
         near = difflib.get_close_matches(section, KEYS, n=1)
         name = f"{NAMESPACE}:{near[0]}" if near else ""
         shown = in_spelling_of(key, config, name) if name else ""
-        if name in config:
+        if config.get(name):
             remedy = f"Remove it: `{shown}` is written, too."
         elif section == key:
             remedy = f"Write {name}."
@@ -339,6 +342,6 @@ def _as_meant(config: Mapping[str, object], problems: Problems) -> Mapping[str, 
         message = "has no namespace" if section == key else f"unknown key `{written_key(key)}`"
         allowed = ", ".join(in_spelling_of(key, config, one) for one in known)
         problems.add(key, message, allowed=allowed, remedy=remedy)
-        if name and name not in config:
+        if name and not config.get(name):
             meant.setdefault(name, value)
     return {**config, **meant}
