@@ -108,7 +108,8 @@ def _strategies(values: Mapping[str, object]) -> Iterator[Refused]:
     value = _at(values, place)
     if value in (None, "") or _at(values, ("daemonsets", "updateStrategy")) == "OnDelete":
         return
-    number = re.fullmatch(r"\+?(\d{1,9})(%?)", str(value))
+    # A list or a mapping may be of any size: aliases of aliases take no room in a file.
+    number = None if isinstance(value, list | dict) else re.fullmatch(r"\+?(\d{1,9})(%?)", str(value))
     if not number or not int(number[1]) or (number[2] and int(number[1]) > _MOST_PERCENT):
         yield Refused(place, value, "the operator makes no DaemonSet of it (W44)", "a number from 1, or 1% to 100%")
 

@@ -70,7 +70,7 @@ def _time_of(minutes: int, pattern: str) -> str:
 
 def _as_text(value: object, pattern: str, allowed: str) -> str:
     """What to write where YAML read no text: the value in quotes where that is allowed there, else what is allowed."""
-    written = str(value).lower() if isinstance(value, bool) else str(value)
+    written = str(value).lower() if isinstance(value, int) else ""
     if isinstance(value, int) and not re.fullmatch(pattern or ".*", _time_of(value, pattern) or written):
         return f"Write {allowed}."
     return _quoted(value, pattern, allowed)
@@ -136,7 +136,9 @@ class Section:
         if value is None:
             return None
         if not isinstance(value, str):
-            instead = self._suggest(str(value), choices) if choices else _as_text(value, pattern, fitting)
+            # A list or a mapping may be of any size: aliases of aliases take no room in a file.
+            written = "" if isinstance(value, list | dict) else str(value)
+            instead = self._suggest(written, choices) if choices else _as_text(value, pattern, fitting)
             self._refuse(key, value, "is not a text", fitting, remedy or instead)
         elif choices is not None and value not in choices:
             self._refuse(key, value, "is unknown", allowed or self._either(choices), remedy or self._suggest(value, choices))

@@ -114,6 +114,9 @@ def test_a_stack_file_that_holds_itself_or_a_billion_copies(tmp_path: Path) -> N
     sections = "".join(f"  gpu-pools:{name}: *m\n" for name in ("sharing", "pools", "operator", "verification"))
     path.write_text(f"a: &a [x,x]\n{layers}config:\n  gpu-pools:cluster: {{platform: aks, tags: {{a: *m}}}}\n{sections}")
     assert len(_refused("plan", str(path))) < 20_000
+    values = "  gpu-pools:operator: {driver: *m, values: {daemonsets: {rollingUpdate: {maxUnavailable: *m}}}}\n"
+    path.write_text(f"a: &a [x,x]\n{layers}config:\n  gpu-pools:cluster: {{platform: *m}}\n{values}")
+    assert len(_refused("plan", str(path))) < 20_000
 
 
 def test_names_without_end_are_refused_in_short(tmp_path: Path) -> None:
