@@ -22,6 +22,7 @@ from sandbox.nvml import state
 from tests.sandbox.machines.mps import MPS, clients, name_process_rightly
 from tests.sandbox.machines.site import OPERATOR, Site, install, running
 from tests.sandbox.machines.test_daemon import A100, AKS, LAYOUTS, SKU, SPEC
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +157,13 @@ def cases(*fast: Case, **more: Any) -> list[Any]:
     every = [
         Case(version, named, rules=rules, **more) for rules in (False, True) for version in VERSIONS for named in (False, True)
     ]
-    return [pytest.param(case, id=str(case), marks=() if case in fast else pytest.mark.sweep) for case in every]
+    return [pytest.param(case, id=str(case), marks=() if case in fast else _left_out(case)) for case in every]
+
+
+def _left_out(case: Case) -> list[pytest.MarkDecorator]:
+    """By day the rules play one version, the programs each."""
+    night = [at_night("the programs play it by day")] if case.rules and case.version != VERSIONS[-1] else []
+    return [pytest.mark.sweep, *night]
 
 
 VERSIONS = ("v0.17.4", "v0.19.0", "v0.20.0")
