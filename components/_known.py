@@ -18,6 +18,7 @@ from typing import Any, NotRequired, Required, TypeVar, cast, get_args, get_orig
 import pulumi
 from pulumi.runtime.sync_await import _sync_await
 
+from gpu_pools.stack.spelled import to_python_key
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 _T = TypeVar("_T")
@@ -99,7 +100,7 @@ async def _value_of(value: pulumi.Output[Any]) -> tuple[Any, str]:
 def _hint(of: Any, key: str) -> Any:  # noqa: ANN401 - a type
     """The type of a key of a TypedDict or a mapping; Any where nobody says it, as of a key that is unknown."""
     if is_typeddict(of):
-        return of.__annotations__.get(_snake(key.rpartition(":")[2]), Any)
+        return of.__annotations__.get(to_python_key(key.rpartition(":")[2]), Any)
     return get_args(of)[1] if get_origin(of) is dict else Any
 
 
@@ -115,11 +116,7 @@ def _unwrapped(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401 - a type
 
 def _last(path: str) -> str:
     """The key that a path ends in, in Python's words, without an index."""
-    return _snake(re.sub(r"(\[\d+\])+$", "", path).rpartition(".")[2])
-
-
-def _snake(key: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", key)
+    return to_python_key(re.sub(r"(\[\d+\])+$", "", path).rpartition(".")[2])
 
 
 def _unknown(path: str, why: str = "") -> Problem:

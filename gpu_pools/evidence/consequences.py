@@ -1,8 +1,8 @@
 """Which findings of a node follow from another finding of it, so that one cause is shown with one remedy.
 
 A node with another label than declared runs another configuration. Its device plugin, its counts and the labels of
-gpu-feature-discovery differ then, too, and each has a cause of its own in gpu_pools/verifier/causes.py. To act on those would
-cure nothing. Only what the node is told explains others here; the order of all causes stays that of their ranks.
+gpu-feature-discovery differ then, too, and each has a cause of its own in gpu_pools/verifier/causes.py. Acting on those cures
+nothing. Only labels and ConfigMaps explain other findings here; the order of all causes stays that of their ranks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
 #: What the device plugin and gpu-feature-discovery make of a configuration (NVIDIA/k8s-device-plugin, cmd/config-manager: it
 #: follows the label nvidia.com/device-plugin.config, and ends with an error where the ConfigMap has no such key).
@@ -72,8 +72,3 @@ def root_of(cause: str, causes: Iterable[str]) -> str | None:
         causes: the keys of all findings of the same node, in the order of their ranks.
     """
     return next((other for other in causes if cause in _ROOTS.get(other, ())), None)
-
-
-def is_root(cause: str, causes: Collection[str]) -> bool:
-    """Whether a cause brings others of these with it."""
-    return any(root_of(other, [cause]) for other in causes)

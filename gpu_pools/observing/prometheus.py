@@ -19,15 +19,16 @@ import http.client
 import ipaddress
 import json
 import math
-import socket
 import ssl
-import threading
 import time
 import urllib.parse
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from gpu_pools.verifier.deadline import Deadline
+
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -159,45 +160,17 @@ class Prometheus:
         ends = ends if self.ends is None else min(ends, self.ends)
         if ends <= time.monotonic():
             raise TimeoutError
-        with contextlib.closing(socket.create_connection((host, port), timeout=ends - time.monotonic())) as bare:
-            line = http.client.HTTPConnection(host, port)
-            try:
-                with _ended_at(bare, ends):
-                    line.sock = bare if split.scheme == "http" else self._secured(bare, host)
-                    yield line
-                if time.monotonic() >= ends:
-                    # What was shut down reads like an answer that has ended.
-                    raise TimeoutError
-            except (OSError, http.client.HTTPException):
-                if time.monotonic() >= ends:
-                    raise TimeoutError from None
-                raise
-            finally:
-                line.close()
+        with Deadline(ends - time.monotonic()) as deadline:
+            bare = deadline.connect((host, port), timeout=deadline.left())
+            with contextlib.closing(bare), contextlib.closing(http.client.HTTPConnection(host, port)) as line:
+                line.sock = bare if split.scheme == "http" else self._secured(bare, host)
+                yield line
+            # What was shut down reads like an answer that has ended.
+            deadline.check()
 
     def _secured(self, bare: socket.socket, host: str) -> ssl.SSLSocket:
         trusted = ssl.create_default_context(cafile=str(self.authorities) if self.authorities else None)
         return trusted.wrap_socket(bare, server_hostname=host)
-
-
-@contextlib.contextmanager
-def _ended_at(bare: socket.socket, ends: float) -> Iterator[None]:
-    """Shut a connection down at a moment: time limits of sockets are for each read, and a server may go on for ever."""
-    # The connection as such, whatever becomes of this socket: TLS takes it over.
-    with contextlib.closing(bare.dup()) as connection:
-
-        def shut() -> None:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-        timer = threading.Timer(max(0.0, ends - time.monotonic()), shut)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
 
 
 def refused(url: str, *, with_token: bool) -> str:

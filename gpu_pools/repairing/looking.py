@@ -30,7 +30,7 @@ from gpu_pools.verifier.living_node import LivingNode, as_holder, holders_among,
 from gpu_pools.verifier.marks import changed_label
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
 from gpu_pools.verifier.owners import Owners
-from gpu_pools.verifier.steps import hangs, is_paused
+from gpu_pools.verifier.steps import hangs, is_paused, wrong_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,8 +143,7 @@ class Looker:
         if hashlib.sha256(text.encode()).hexdigest() != pool.sha256:
             return {}
         expected = parse_expectation(json.loads(text)).node
-        there = node["metadata"].get("labels") or {}
-        return {key: value for key, value in (expected.labels if expected else {}).items() if there.get(key) != value}
+        return wrong_labels(expected.labels if expected else {}, node["metadata"].get("labels") or {})
 
     @shaped("the nodes of a pool")
     def pool(self, name: str) -> PoolEvidence:

@@ -51,7 +51,7 @@ def in_spelling_of(key: str, beside: Iterable[str], known: str) -> str:
         known: in the stack file's words.
     """
     one_word = key == written_key(key) and key == key.lower()
-    return _to_python(known) if isinstance(key, Spelled) or (one_word and _has_python(beside)) else known
+    return to_python_key(known) if isinstance(key, Spelled) or (one_word and _has_python(beside)) else known
 
 
 def spelled_beside(beside: Iterable[str], known: str) -> str:
@@ -61,7 +61,7 @@ def spelled_beside(beside: Iterable[str], known: str) -> str:
         beside: the keys that were written.
         known: in the stack file's words.
     """
-    return _to_python(known) if _has_python(beside) else known
+    return to_python_key(known) if _has_python(beside) else known
 
 
 def _has_python(keys: Iterable[str]) -> bool:
@@ -69,5 +69,6 @@ def _has_python(keys: Iterable[str]) -> bool:
     return any(isinstance(key, Spelled) for key in keys)
 
 
-def _to_python(key: str) -> str:
+def to_python_key(key: str) -> str:
+    """A key of the stack file in Python's words."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", key)

@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .api import ApiError
-from .steps import has_labels, may_set
+from .steps import has_labels, may_set, wrong_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .living_node import LivingNode
     from .observation import Assertion
-    from .steps import Seen, Target
+    from .steps import Target
 
 
 def keep(node: LivingNode, target: Target, nvml: Callable[[], bool], assertion: Assertion) -> str | None:
@@ -42,9 +42,8 @@ def keep(node: LivingNode, target: Target, nvml: Callable[[], bool], assertion: 
         node.set_labels(now, target.labels)
     except ApiError as error:
         return f"the labels of the last change cannot be set again: {error}"
-    wrong = [f"{key}={found.labels[key]}" if key in found.labels else f"no {key}" for key in sorted(_wrong(target, found))]
+    wrong = [
+        f"{key}={found.labels[key]}" if key in found.labels else f"no {key}"
+        for key in sorted(wrong_labels(target.labels, found.labels))
+    ]
     return f"somebody has changed the labels of this node ({', '.join(wrong)}): they are set again as declared"
-
-
-def _wrong(target: Target, found: Seen) -> set[str]:
-    return {key for key, value in target.labels.items() if found.labels.get(key) != value}

@@ -233,7 +233,12 @@ def begun(mark: Mark | None) -> bool:
 
 def has_labels(target: Target, labels: Mapping[str, str]) -> bool:
     """Whether they are set."""
-    return all(labels.get(key) == value for key, value in target.labels.items())
+    return not wrong_labels(target.labels, labels)
+
+
+def wrong_labels(wanted: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
+    """The wanted labels that a node lacks or has with another value."""
+    return {key: value for key, value in wanted.items() if labels.get(key) != value}
 
 
 def harmless(target: Target, seen: Seen) -> bool:
