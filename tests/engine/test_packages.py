@@ -13,8 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +27,7 @@ from sandbox.toolchain.find import find_built, find_tools
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import BAD, GOOD
 from tests.tiers import at_night
+from tests.wheels import build_wheel, install_alone, install_beside_the_tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "packages"
-PACKAGES = ("gpu_pools", "components", "policies", "docs")
 LONGEST, LONGEST_BUILD = 300, 900
 
 
@@ -57,37 +55,15 @@ def _run(
     return done.returncode, done.stdout + done.stderr
 
 
-_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in PACKAGES:
-        shutil.copytree(PROJECT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(PROJECT / "pyproject.toml", folder / "source")
-    alone = ("--no-index", "--no-deps", "--no-build-isolation")
-    code, text = _run([*_PIP, "wheel", *alone, "--wheel-dir", folder, folder / "source"], folder)
-    assert code == 0, text
-    (made,) = folder.glob("gpu_pools-*.whl")
-    return made
-
-
-def _environment(folder: Path, wheel: Path) -> Path:
-    """A Python environment that has the wheel and nothing else; nobody asks a registry."""
-    venv.create(folder, with_pip=False)
-    code, text = _run([*_PIP, "--python", folder / "bin" / "python", "install", "--no-index", "--no-deps", wheel], folder)
-    assert code == 0, text
-    return folder
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment that has the wheel, and finds what it depends on in that of the tests."""
-    folder = _environment(tmp_path_factory.mktemp("installed"), wheel)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "tests.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-    return folder
+    return install_beside_the_tests(tmp_path_factory.mktemp("installed"), wheel)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +118,7 @@ def test_a_program_may_have_packages_of_the_same_names(installed: Path, tmp_path
 @pytest.mark.sweep
 def test_a_type_checker_sees_the_wheel_s_types(wheel: Path, tmp_path: Path) -> None:
     # Without Pulumi's own packages, which take a minute to check.
-    python = _environment(tmp_path / "venv", wheel) / "bin" / "python"
+    python = install_alone(tmp_path / "venv", wheel) / "bin" / "python"
     shutil.copy(PROGRAMS / "typed.py", tmp_path)
     command = [
         sys.executable,

@@ -9,11 +9,7 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
-import sysconfig
-import venv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +17,12 @@ import pytest
 
 from gpu_pools.text import incidents, pages
 from tests.unit.test_docs import PAGES, _as_printed
+from tests.wheels import PACKAGES, build_wheel, install_beside_the_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("gpu_pools", "components", "policies", "docs")
 COMPONENTS = ROOT / "docs" / "reference" / "components"
 
 
@@ -34,25 +30,7 @@ COMPONENTS = ROOT / "docs" / "reference" / "components"
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment that has the wheel, and finds what it depends on in that of the tests."""
     folder = tmp_path_factory.mktemp("installed")
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder / "source")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    alone = ["--no-index", "--no-deps"]
-    wheel = subprocess.run(
-        [*pip, "wheel", *alone, "--no-build-isolation", "--wheel-dir", folder, folder / "source"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    assert "absent from the `packages` configuration" not in wheel.stderr
-    venv.create(folder / "venv", with_pip=False)
-    (made,) = folder.glob("gpu_pools-*.whl")
-    subprocess.run([*pip, "--python", folder / "venv/bin/python", "install", *alone, made], check=True, timeout=300)
-    (packages,) = (folder / "venv").glob("lib/python*/site-packages")
-    (packages / "tests.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-    return folder / "venv"
+    return install_beside_the_tests(folder / "venv", build_wheel(folder))
 
 
 def _ran(command: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
