@@ -125,7 +125,7 @@ def _check_provisioning(pool: Pool, cluster: AksSettings, problems: Problems) ->
 
 
 def _logs(cluster: AksSettings) -> Iterator[str]:
-    """The add-on of logs without what `monitoring.workspace` makes beside it (sources: C26 of rules.md)."""
+    """Warn of the log add-on without the resources that `monitoring.workspace` creates (sources: C26 of rules.md)."""
     addons = at(cluster.options.properties, "addonProfiles")
     for name, addon in addons.items() if isinstance(addons, dict) else ():
         workspace = cluster.options.monitoring and cluster.options.monitoring.workspace

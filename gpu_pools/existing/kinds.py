@@ -50,7 +50,7 @@ _OF_HELM: Final = frozenset({"enabled", "global"})
 #: The kinds of config that a ConfigMap may hold, and what the ConfigMap is then.
 CONFIGS: Final[tuple[Kind, ...]] = ("mig-parted", "plugin")
 MAPS: Final[Mapping[Kind, Kind]] = {"mig-parted": "mig-parted-map", "plugin": "plugin-map"}
-#: In the operator's own ConfigMap default-gpu-clients: what mig-manager stops, a `version` beside it.
+#: A key of the operator's own ConfigMap default-gpu-clients, which lists what mig-manager stops; it has a `version`, too.
 _GPU_CLIENTS: Final = "systemd-services"
 
 

@@ -1,7 +1,7 @@
 """Which way out there is of what a verifier has found on a node, by the key of the cause (gpu_pools/verifier/causes.py).
 
-Four kinds: the declared labels are set, a pod of the node starts anew, a label of the operator is set anew, or the hardware
-needs a hand that a cluster does not have. A cause without a way is one of the declaration or of the cluster, or one that passes:
+There are four kinds: set the declared labels, restart a pod of the node, set a label of the operator again, or have a person
+reset or replace the hardware. A cause without a way is one of the declaration or of the cluster, or one that passes:
 repairing a node does not help.
 
 The driver's pod is not restarted: that is no reset. Its manager leaves a loaded driver alone that has the wanted version

@@ -50,7 +50,8 @@ def _groups(section: Section, one: Row) -> tuple[str, ...]:
             section.at(one.key),
             "the list is empty" if empty else "is missing",
             allowed=f"a list with the object id of a group at least, each {_GUIDS}",
-            remedy=f"Name a group that whoever deploys is in: with local accounts off nobody else can. {_GROUP_ID}",
+            remedy="Name a group that the deploying identity belongs to: with local accounts off, only its members can deploy. "
+            f"{_GROUP_ID}",
         )
     return groups
 
