@@ -277,7 +277,8 @@ UNKNOWN: Final = [key for key in model_keys() if model(key).compute_capability i
 
 def test_an_integrated_gpu_is_asked_of_cuda_which_is_not_simulated(site: Site) -> None:
     on = site.add(machine("n", Hardware(4, 28, INTEGRATED, None, 1)))
-    found = site.answer(lambda: site.programs.discover(on, loaded("", on), {}))
+    what = loaded("", on)
+    found = site.answer(lambda: site.programs.discover(on, what, {}))
     assert isinstance(found, Crash)
     assert "CUDA_ERROR" in found.message
 
