@@ -10,6 +10,8 @@ import venv
 from pathlib import Path
 from typing import Final
 
+from tests.patience import scaled
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: The folders that a wheel is made of.
 PACKAGES: Final = ("gpu_pools", "components", "policies", "docs")
@@ -46,7 +48,7 @@ def install_beside_the_tests(folder: Path, wheel: Path) -> Path:
 
 def _run(*command: str) -> str:
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=_LONGEST_SECONDS, stdin=subprocess.DEVNULL
+        command, capture_output=True, text=True, check=False, timeout=scaled(_LONGEST_SECONDS), stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, locked, make_folder, read_json, write_json
+from sandbox.system.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -245,17 +246,17 @@ def wait_until(probe: Callable[[], bool], *, timeout: float, what: str) -> None:
 
     Args:
         probe: asked again and again; may raise to give up early.
-        timeout: seconds until giving up.
+        timeout: seconds until giving up on an idle machine; longer on a busy one (sandbox/system/patience.py).
         what: what is waited for, as the subject of a sentence.
 
     Raises:
         SandboxError: when the time is over.
     """
-    end = time.monotonic() + timeout
+    patience = Patience(timeout)
     pause = 0.02
     while not probe():
-        if time.monotonic() > end:
-            message = f"{what}: not reached within {timeout:g} s."
+        if patience.is_over():
+            message = f"{what}: not reached within {patience.waited:.3g} s."
             remedy = "Read the logs in the sandbox's logs folders; on a busy machine, try again."
             raise SandboxError(message, remedy)
         time.sleep(pause)

@@ -16,6 +16,8 @@ import yaml
 
 from gpu_pools.bench import clients, machine, mps
 from gpu_pools.bench.machine import NoGpu
+from sandbox.system.patience import Patience
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,12 +119,12 @@ def test_ended_early_it_leaves_no_client_and_what_it_has_in_the_file(tmp_path: P
     started = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    end = time.monotonic() + 60
-    while not file.exists() and time.monotonic() < end:
+    end = Patience(60)
+    while not file.exists() and not end.is_over():
         time.sleep(0.1)
     # As `kill` does: to the program alone.
     started.send_signal(how)
-    _, said = started.communicate(timeout=30)
+    _, said = started.communicate(timeout=scaled(30))
     assert started.returncode == 128 + how
     assert "Traceback" not in said
     assert len(json.loads(file.read_text())["rows"]) >= 1
@@ -132,8 +134,8 @@ def test_ended_early_it_leaves_no_client_and_what_it_has_in_the_file(tmp_path: P
 
 def gone(group: int, seconds: float) -> bool:
     """Whether nothing of a group of processes is left; one that has ended is there until its parent, or init, has heard of it."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end = Patience(seconds)
+    while not end.is_over():
         try:
             os.killpg(group, 0)
         except ProcessLookupError:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import scaled
+
 from .stacks import BEFORE, PRICES, after, pods
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +129,7 @@ def test_of_pods_only_what_counts_gets_out(checkout: Checkout) -> None:
     (checkout.programs / "pods.json").write_text(json.dumps(listed))
     around = {**os.environ, "PATH": f"{checkout.programs}:{os.environ['PATH']}"}
     command = [sys.executable, "-m", "gpu_pools.evidence.pods", "shop"]
-    done = subprocess.run(command, cwd=ROOT, env=around, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, env=around, capture_output=True, text=True, check=False, timeout=scaled(60))
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout
     assert [one["metadata"]["name"] for one in json.loads(done.stdout)["items"]] == [
@@ -170,7 +172,7 @@ def test_what_a_deploy_leaves_for_previews_holds_no_secret(checkout: Checkout, w
         "STACK": "shop",
         "LEAVE_PODS": str(wanted).lower(),
     }
-    subprocess.run([ROOT / ".ci" / "left", "left"], cwd=checkout.folder, env=around, check=True, timeout=60)
+    subprocess.run([ROOT / ".ci" / "left", "left"], cwd=checkout.folder, env=around, check=True, timeout=scaled(60))
     left = {path.name: path.read_text() for path in (checkout.folder / "left").iterdir()}
     assert set(left) == ({"commit", "pods.json"} if wanted else {"commit"})
     assert len(left["commit"].strip()) == 40

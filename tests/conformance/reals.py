@@ -21,6 +21,7 @@ from sandbox.toolchain import gpu_operator, plugin_releases
 from sandbox.toolchain.download import SWITCH
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.programs import pinned_version, program
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +118,7 @@ def _plugin_version(plugin: Path) -> str:
         try:
             assert process.stdout is not None
             with grpc.insecure_channel(f"127.0.0.1:{int(process.stdout.readline())}") as channel:
-                answer = provider_pb2_grpc.ResourceProviderStub(channel).GetPluginInfo(empty_pb2.Empty(), timeout=30)
+                answer = provider_pb2_grpc.ResourceProviderStub(channel).GetPluginInfo(empty_pb2.Empty(), timeout=scaled(30))
             return str(answer.version)
         finally:
             process.kill()

@@ -18,6 +18,7 @@ from sandbox.clouds.entra import TENANT
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
 from tests.conformance.reals import BOTH, REAL
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., subproc
     def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         bare = {"HOME": str(tmp_path), "PATH": "/nowhere", "PYTHONPATH": str(ROOT), **environment}
         return subprocess.run(
-            [*command, "get-token", *arguments], env=bare, capture_output=True, text=True, check=False, timeout=60
+            [*command, "get-token", *arguments], env=bare, capture_output=True, text=True, check=False, timeout=scaled(60)
         )
 
     return started

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sandbox.system.patience import Patience
 from tests.engine.fleet import LONGEST_SECONDS, POLL_SECONDS
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ class Course:
         node: where it was.
         fault: what it was.
         undo: repairs it.
-        began: when it was made, monotonic.
+        to_be_found: how long that may take.
         causes: what the node's verifier has found, by its last report.
         judged: whether that is what it should be, or the time is over.
-        repaired: when, monotonic; None while it is not.
+        to_be_green: how long that may take since it was repaired; None while it is not.
         before: the node's conditions from the fault to the repair.
         green_at_last: whether the node was verified again after the repair.
     """
@@ -38,10 +39,10 @@ class Course:
     node: str
     fault: Fault
     undo: Callable[[], object]
-    began: float = field(default_factory=time.monotonic)
+    to_be_found: Patience = field(default_factory=lambda: Patience(LONGEST_SECONDS))
     causes: tuple[str, ...] = ()
     judged: bool = False
-    repaired: float | None = None
+    to_be_green: Patience | None = None
     before: list[Condition] = field(default_factory=list)
     green_at_last: bool = False
 
@@ -64,19 +65,19 @@ class Course:
         if condition.status != "True":
             self.causes = fleet.causes(self.node)
         found = condition.status == self.fault.status and condition.causes[:1] == self.fault.causes[:1]
-        over = time.monotonic() - self.began > LONGEST_SECONDS
+        over = self.to_be_found.is_over()
         self.judged = over or (found and self.causes == self.fault.causes)
 
     def repair(self) -> None:
         """Undo the fault."""
         self.undo()
-        self.repaired = time.monotonic()
+        self.to_be_green = Patience(LONGEST_SECONDS)
 
     def ends(self, condition: Condition) -> bool:
         """Whether the node is green again, or has had time enough."""
-        assert self.repaired is not None
+        assert self.to_be_green is not None
         self.green_at_last = condition.status == "True"
-        return self.green_at_last or time.monotonic() - self.repaired > LONGEST_SECONDS
+        return self.green_at_last or self.to_be_green.is_over()
 
 
 def run(fleet: Fleet, faults: Mapping[str, Fault], *, first: Callable[[], object] | None = None) -> dict[str, Course]:
@@ -99,7 +100,7 @@ def run(fleet: Fleet, faults: Mapping[str, Fault], *, first: Callable[[], object
             running[node] = courses[name] = Course(node, fault, fault.happens(fleet, node))
         seen = fleet.look()
         for node, course in running.items():
-            if course.repaired is None and not course.judged:
+            if course.to_be_green is None and not course.judged:
                 course.look(fleet, seen[node])
         held = first is not None and (waiting or not all(course.judged for course in running.values()))
         if not held and first is not None:
@@ -110,7 +111,7 @@ def run(fleet: Fleet, faults: Mapping[str, Fault], *, first: Callable[[], object
 
 
 def _ended(course: Course, condition: Condition, *, held: bool) -> bool:
-    if course.repaired is not None:
+    if course.to_be_green is not None:
         return course.ends(condition)
     if course.judged and not held:
         course.repair()

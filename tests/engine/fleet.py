@@ -23,6 +23,7 @@ from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.nvml import simulated, state
 from sandbox.system import private_network, processes
 from sandbox.system.files import read_json
+from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -116,9 +117,9 @@ class Fleet:
 
     def until(self, holds: Callable[[Mapping[str, Condition]], bool], what: str) -> None:
         """Look until something holds; fail where it does not before the time is over."""
-        end = time.monotonic() + LONGEST_SECONDS
+        end = Patience(LONGEST_SECONDS)
         while not holds(self.look()):
-            assert time.monotonic() < end, f"not within {LONGEST_SECONDS:g} s: {what}\n{self.told()}"
+            assert not end.is_over(), f"not within {LONGEST_SECONDS:g} s: {what}\n{self.told()}"
             time.sleep(POLL_SECONDS)
 
     def all_green(self) -> None:

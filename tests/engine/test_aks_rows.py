@@ -21,6 +21,7 @@ from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import Attached
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
+from tests.patience import scaled
 from tests.unit.bad_aks_options import id_of
 from tests.unit.stacks import aks
 
@@ -210,7 +211,14 @@ class Project:
         command = [str(self._engine.tools.pulumi), *arguments, "--non-interactive"]
         environment = {**self._engine.environment(), "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "false"}
         done = subprocess.run(
-            command, cwd=self._folder, env=environment, input=given, capture_output=True, text=True, check=False, timeout=300
+            command,
+            cwd=self._folder,
+            env=environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=scaled(300),
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -24,6 +24,7 @@ from sandbox.system.files import read_json
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.trial import Run, Trial
+from tests.patience import scaled
 from tests.tiers import at_night
 
 if TYPE_CHECKING:
@@ -568,7 +569,9 @@ def _two_groups(trial: Trial, folder: Path, *, chained: bool) -> Run:
 
     def pulumi(*arguments: str) -> Run:
         command = [str(engine.tools.pulumi), *arguments, "--stack", "test", "--non-interactive"]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=scaled(120)
+        )
         return Run(" ".join(arguments), done.returncode, done.stdout, done.stderr, 0)
 
     pulumi("stack", "init").ok()

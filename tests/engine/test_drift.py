@@ -21,6 +21,7 @@ from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.trial import PROJECT
+from tests.patience import scaled
 from tests.tiers import at_night
 
 if TYPE_CHECKING:
@@ -319,7 +320,7 @@ def _helm(trial: Trial, *arguments: str) -> None:
     helm = find_tools(Progress(), only={"helm"}).helm
     (folder,) = trial.clusters
     command = [str(helm), *arguments, "--namespace", "gpu-operator", "--kubeconfig", str(folder / "kubeconfig")]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=scaled(120))
 
 
 @at_night("three drivers, a cluster of its own for each")

@@ -10,6 +10,7 @@ import pytest
 
 from sandbox.system.files import read_json
 from sandbox.system.processes import port_is_free
+from tests.patience import output_of
 from tests.tiers import at_night
 from tests.unit.stacks import aks
 
@@ -98,7 +99,7 @@ def test_one_command_at_a_time(sandbox: Callable[..., Trial]) -> None:
         assert shown.out == "small\n"
         assert "right now" in shown.err
     finally:
-        out, err = first.communicate(timeout=120)
+        out, err = output_of(first, 120)
     assert first.returncode == 0, f"{out}\n{err}"
 
 

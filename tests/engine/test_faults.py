@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox.system import processes
+from sandbox.system.patience import Patience
 from tests.engine.courses import found_and_repaired, run
 from tests.engine.faults import FAULTS, OF_THE_CLUSTER, UNHEARD
 from tests.engine.fleet import CONFIG_LABEL, LONGEST_SECONDS, NFD_MASTER, NFD_WORKER, POLICY, POLL_SECONDS, STACK, Fleet, now
@@ -189,9 +190,9 @@ def _names(condition: Condition, causes: tuple[str, ...]) -> bool:
 def _told_until(fleet: Fleet, addresses: Mapping[str, str], verdict: str) -> set[str]:
     """The verdicts that verifiers tell over HTTP, until each has told one that is wanted."""
     told: dict[str, set[str]] = {node: set() for node in addresses}
-    end = time.monotonic() + LONGEST_SECONDS
+    end = Patience(LONGEST_SECONDS)
     while not all(verdict in verdicts for verdicts in told.values()):
-        assert time.monotonic() < end, told
+        assert not end.is_over(), told
         for node, address in addresses.items():
             told[node].update(filter(None, [fleet.verdict(address)]))
         time.sleep(POLL_SECONDS)

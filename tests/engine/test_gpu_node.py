@@ -22,6 +22,7 @@ from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
 from tests.engine.marks import ON_NODES
 from tests.engine.trial import PROJECT
+from tests.patience import scaled
 from tests.sandbox.gpu_node import driver
 from tests.tiers import at_night
 
@@ -47,7 +48,7 @@ def run(folder: Path, gpus: int, *options: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "sandbox", "gpu-node", "--out", str(folder / "out"), *options]
     environment = {**os.environ, **own, "GPU_POOLS_SANDBOX_DIR": str(folder / "sandbox")}
     done = subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=scaled(LONGEST_SECONDS)
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "state").read_text() == state, "a GPU was changed"

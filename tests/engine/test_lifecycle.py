@@ -27,6 +27,7 @@ from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.secrets_search import contents, found, keepers, needles
 from tests.engine.trial import PROJECT, Run, Trial
+from tests.patience import scaled
 from tests.sandbox.strangers import needs_root, opened
 from tests.sandbox.used_ports import KNOWN, ports_of, tried
 from tests.tiers import at_night
@@ -141,7 +142,7 @@ def test_a_user_collects_them_with_pulumi_and_kubectl(deployed: Deployed, tmp_pa
     engine = Engine(trial.sandbox, find_tools(Progress(), only={"pulumi"}), Attached())
     environment = {**engine.environment(), "TMPDIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
     command = [sys.executable, "-m", "gpu_pools", "evidence", trial.stack, "--json", "-"]
-    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=scaled(300))
     assert done.returncode == (0 if node_tools.obstacle() is None else 2), done.stderr
     evidence = json.loads(done.stdout)
     assert [pool["name"] for pool in evidence["pools"]] == sorted(pool.name for pool in trial.plan().pools)

@@ -31,6 +31,7 @@ from sandbox.toolchain.find import find_tools
 from tests.engine.fleet import CONFIG_LABEL, CONFIG_MAP, Fleet
 from tests.engine.marks import ON_NODES
 from tests.engine.trial import PROJECT
+from tests.patience import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +149,7 @@ def test_a_lost_gpu(fleet: Fleet) -> None:
         time.sleep(6)
         assert running.poll() is None, "it waits for a hand"
         mend()
-        out, err = running.communicate(timeout=240)
+        out, err = output_of(running, 240)
     assert running.returncode == 0, f"{out}\n{err}"
     assert "goes on where it was" in out
     assert "is proven, and given back" in out
@@ -207,7 +208,7 @@ def test_a_broken_gpu_has_its_machine_exchanged(fleet: Fleet) -> None:
         cloud.scale("small", "ts", 1)
         fleet.trial.wait_until(lambda: len(fleet.trial.nodes("ts")) == 1, "the machine is gone")
         fleet.trial.engine("up", "--refresh", "--yes", "--skip-preview").ok()
-        out, err = running.communicate(timeout=240)
+        out, err = output_of(running, 240)
     assert running.returncode == 0, f"{out}\n{err}"
     command = f"az aks nodepool delete-machines --resource-group small-rg --cluster-name small --name ts --machine-names {node}"
     assert command in out
@@ -234,14 +235,14 @@ def test_a_node_that_magnums_autoscaler_brought_is_proven_and_can_be_exchanged(s
     with started(fleet, other, "--yes") as running:
         trial.wait_until(lambda: _cordoned(fleet, other), "it is cordoned", 120)
         mend()
-        out, err = running.communicate(timeout=240)
+        out, err = output_of(running, 240)
     assert running.returncode == 0, f"{out}\n{err}"
     _untouched(fleet, other)
 
     with started(fleet, node, "--yes", "--replace") as running:
         trial.wait_until(lambda: _cordoned(fleet, node), "it is cordoned", 120)
         trial.scale("grows", 1).ok()
-        out, err = running.communicate(timeout=240)
+        out, err = output_of(running, 240)
     assert running.returncode == 0, f"{out}\n{err}"
     assert "openstack coe cluster resize --nodegroup grows --nodes-to-remove SERVER" in out
     assert "pulumi up --refresh" not in out, "the autoscaler decides the number"

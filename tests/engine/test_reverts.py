@@ -35,6 +35,7 @@ from sandbox.system import processes
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS
+from tests.patience import output_of
 from tests.tiers import ALL, at_night
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Place:
             command, cwd=PROJECT, env=self.engine.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
             self.stand_in.arm(fault, at, lambda: (self.hook(), process.kill()))
-            out, _ = process.communicate(timeout=240)
+            out, _ = output_of(process, 240)
         self.stand_in.arm("", 0)
         for pid in recovery._engine_processes(self.engine.sandbox):
             os.kill(pid, signal.SIGKILL)

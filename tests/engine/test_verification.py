@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.nvml import state
 from tests.engine.marks import ON_NODES
+from tests.patience import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,7 +164,7 @@ def _interrupted_while_it_waits(trial: Trial, change: Callable[[dict[str, Any]],
     trial.wait_until(lambda: len(_expectations(trial)) == 2, "the other expectation", 120)
     trial.wait_until(lambda: _reported(trial), "the report on the other expectation", 120)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = output_of(process, 120)
     assert process.returncode != 0
     return f"{out}\n{err}"
 

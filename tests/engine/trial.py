@@ -30,8 +30,10 @@ from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import attached
 from sandbox.stack.state import Sandbox, prepare
 from sandbox.system import processes
+from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
+from tests.patience import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,7 +123,7 @@ class Trial:
         begun = time.monotonic()
         process = self.start(*arguments, **environment)
         try:
-            out, err = process.communicate(timeout=LONGEST_COMMAND)
+            out, err = output_of(process, LONGEST_COMMAND)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -139,7 +141,7 @@ class Trial:
         command = self.start("up", self.stack)
         self.wait_until(once, what, 180)
         self.scale(pool, count).ok()
-        out, err = command.communicate(timeout=400)
+        out, err = output_of(command, 400)
         assert command.returncode == 0, f"{out}\n{err}"
 
     def preview(self) -> Run:
@@ -268,12 +270,12 @@ class Trial:
 
     def wait_until(self, probe: Callable[[], object], what: str, seconds: float = 60) -> float:
         """Wait until something is so; returns how long it took."""
-        begun = time.monotonic()
+        patience = Patience(seconds)
         while True:
             with contextlib.suppress(ApiError):
                 if probe():
-                    return time.monotonic() - begun
-            assert time.monotonic() - begun < seconds, f"not within {seconds:g} s: {what}\n{self.run('status', self.stack).text}"
+                    return patience.waited
+            assert not patience.is_over(), f"not within {patience.waited:.0f} s: {what}\n{self.run('status', self.stack).text}"
             time.sleep(0.3)
 
     # ------------------------------------------------------------------ what is left

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.stack.inventory import listed
+from sandbox.system.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,13 +59,13 @@ def taken(api: Api) -> Objects:
 
 def settled(api: Api, seconds: float = 60.0) -> Objects:
     """The same once nothing has moved between two looks."""
-    end, before = time.monotonic() + seconds, taken(api)
+    end, before = Patience(seconds), taken(api)
     while True:
         time.sleep(2 * _PAUSE_SECONDS)
         now = taken(api)
         if not (moved := differences(before, now)):
             return now
-        assert time.monotonic() < end, "the cluster does not come to rest:\n" + "\n".join(moved)
+        assert not end.is_over(), "the cluster does not come to rest:\n" + "\n".join(moved)
         before = now
 
 
@@ -77,9 +78,9 @@ def check_as_before(api: Api, before: Objects, kept: tuple[str, ...] = KEPT, sec
         kept: beginnings of names that may be there besides.
         seconds: how long.
     """
-    end = time.monotonic() + seconds
+    end = Patience(seconds)
     while left := [line for line in differences(before, taken(api)) if not line.startswith(tuple(f"+ {name}" for name in kept))]:
-        assert time.monotonic() < end, "the cluster is not as it was:\n" + "\n".join(left)
+        assert not end.is_over(), "the cluster is not as it was:\n" + "\n".join(left)
         time.sleep(_PAUSE_SECONDS)
 
 

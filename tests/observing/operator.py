@@ -30,6 +30,7 @@ from sandbox.cluster.api import Api
 from sandbox.observing import accounts, operator
 from sandbox.observing.pod_network import PodNetwork
 from sandbox.system import peers, processes
+from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
 from tests.observing.prometheus import Prometheus, prometheus, running
@@ -201,7 +202,7 @@ def _receiver(told: Told) -> Iterator[str]:
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + _SECONDS
+    end = Patience(_SECONDS)
     while not holds():
-        assert time.monotonic() < end, what
+        assert not end.is_over(), what
         time.sleep(0.2)

@@ -11,6 +11,7 @@ from gpu_pools.observing.objects import prometheus_rule_spec
 from sandbox.observing.exporter import labels_text, scrape
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +93,7 @@ def _values(name: str, steps: Sequence[tuple[int, Mapping[str, float]]]) -> Iter
 
 def promtool(*arguments: str | Path, read: str = "") -> subprocess.CompletedProcess[str]:
     program = find_built("promtool", Progress()) / "promtool"
-    return subprocess.run([program, *arguments], input=read, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run([program, *arguments], input=read, capture_output=True, text=True, check=False, timeout=scaled(300))
 
 
 def rules_file(plan: Plan, folder: Path) -> Path:

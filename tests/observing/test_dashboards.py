@@ -33,6 +33,7 @@ from tests.observing.prometheus import prometheus
 from tests.observing.recorded import GAP, Recorded, record
 from tests.observing.test_usage import STACK
 from tests.pages import Page, check_harmless
+from tests.patience import scaled
 from tests.tiers import at_night
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ def test_a_browser_draws_it_anew_in_place(told: Any, plan: Plan, tmp_path: Path)
         # Ten seconds of its own time after the script's first look; what the policy forbids it tells on its error output.
         command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/browser"]
         command += ["--enable-logging=stderr", f"--virtual-time-budget={(REFRESH + 10) * 1000}", "--dump-dom"]
-        done = subprocess.run([*command, f"{address}?board=gpu"], capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run([*command, f"{address}?board=gpu"], capture_output=True, text=True, timeout=scaled(120), check=True)
     assert live.pages == 2
     assert "Content Security Policy" not in done.stderr
     assert '<p id="told" role="status" hidden="">' in done.stdout
@@ -287,10 +288,10 @@ def test_the_command_serves_at_an_address_that_nobody_guesses(told: Any, tmp_pat
         assert running.stdout is not None
         address = running.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{22}/", address)
-        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310
+        with urllib.request.urlopen(address, timeout=scaled(60)) as answer:  # noqa: S310
             assert b"<h1>GPUs of gpu-dev</h1>" in answer.read()
         port = address.split(":")[2].partition("/")[0]
-        taken = subprocess.run([*command, port], capture_output=True, text=True, timeout=60, check=False)
+        taken = subprocess.run([*command, port], capture_output=True, text=True, timeout=scaled(60), check=False)
         assert taken.returncode == 2
         assert f"port {port} of 127.0.0.1 cannot be had" in taken.stderr
         running.send_signal(signal.SIGINT)

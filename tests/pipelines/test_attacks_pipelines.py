@@ -23,6 +23,7 @@ from pipelines.comments import LONGEST, MOST_STACKS, Checkout, comment_on
 from pipelines.forge import MOST_DATA, ForgeError, unpacked
 from pipelines.github import GitHub
 from tests.changes.stacks import BEFORE, after
+from tests.patience import scaled
 from tests.pipelines.conftest import BOT, EVENTS, HEAD, REPOSITORY, commit, gitlab
 from tests.pipelines.forges import TOKEN, packed
 
@@ -590,7 +591,7 @@ class TestDownloads:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=scaled(60),
         )
         assert done.returncode == 1
         assert "is not the file that this repository names" in done.stderr

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpu_pools.text import incidents, pages
+from tests.patience import scaled
 from tests.unit.test_docs import PAGES, _as_printed
 from tests.wheels import PACKAGES, build_wheel, install_beside_the_tests
 
@@ -35,7 +36,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _ran(command: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=scaled(300))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

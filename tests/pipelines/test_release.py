@@ -21,6 +21,7 @@ from gpu_pools import __version__
 from gpu_pools.proof.verifier_pods import program_name
 from gpu_pools.verifier import archive
 from pipelines.release import disagreements, sections_of, sums_of
+from tests.patience import scaled
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gpu_pools", "components", "policies", "docs", "pipelines", ".ci")
@@ -47,7 +48,7 @@ def _release(checkout: Path, target: Path, umask: int, **around: str) -> dict[st
         [checkout / ".ci" / "release", target],
         env={**os.environ, "PYTHON": sys.executable, **around},
         check=True,
-        timeout=120,
+        timeout=scaled(120),
         preexec_fn=lambda: os.umask(umask) and None,
     )
     return {path.name: path.read_bytes() for path in target.iterdir()}
@@ -120,14 +121,14 @@ def test_the_wheel_works_in_an_environment_that_has_nothing_else(
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", python]
-    subprocess.run([*pip, "install", "--no-index", "--no-deps", wheel], check=True, timeout=120)
+    subprocess.run([*pip, "install", "--no-index", "--no-deps", wheel], check=True, timeout=scaled(120))
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     shutil.copytree(Path(yaml.__file__).parent, packages / "yaml")
     plan = [python, "-m", "gpu_pools", "plan", ROOT / "stacks" / "Pulumi.aks-dev.yaml"]
-    done = subprocess.run(plan, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(plan, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=scaled(60))
     assert (done.returncode, done.stderr) == (0, "")
     assert "timesliced" in done.stdout
-    imported = subprocess.run([python, "-c", "import pulumi"], cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    imported = subprocess.run([python, "-c", "import pulumi"], cwd=tmp_path, capture_output=True, check=False, timeout=scaled(60))
     assert imported.returncode != 0, "the environment has more than the wheel"
 
 
@@ -150,7 +151,7 @@ class TestVersions:
         checkout = _checkout(tmp_path / "source")
         command = [checkout / ".ci" / "release", tmp_path / "made", "v0.0.9"]
         around = {**os.environ, "PYTHON": sys.executable}
-        done = subprocess.run(command, env=around, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, env=around, capture_output=True, text=True, check=False, timeout=scaled(120))
         assert done.returncode == 1
         assert f"the tag is v0.0.9, the provider is {__version__}" in done.stderr
         assert not (tmp_path / "made" / "provenance.json").exists()
@@ -187,7 +188,9 @@ def test_another_pynvml_than_the_reviewed_one(tmp_path: Path) -> None:
     (tmp_path / "pynvml.py").write_text(installed.read_text(encoding="utf-8") + "\nimport os\n")
     program = "from gpu_pools.verifier.archive import digest; print(digest())"
     around = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    done = subprocess.run([sys.executable, "-c", program], env=around, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=around, capture_output=True, text=True, check=False, timeout=scaled(60)
+    )
     assert done.returncode != 0
     assert done.stdout == ""
     assert "is not the pynvml that is reviewed for the nodes: pip install --force-reinstall nvidia-ml-py==" in done.stderr

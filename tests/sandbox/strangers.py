@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.patience import scaled
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -32,7 +34,7 @@ os.setuid({NOBODY})
 def as_stranger(program: str, *arguments: str, given: str = "") -> Any:
     """What a Python program prints as JSON that runs as another user, with nothing of ours: no group, no environment."""
     command = [sys.executable, "-I", "-S", "-c", _BECOME + program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env={}, cwd="/", input=given)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=scaled(120), env={}, cwd="/", input=given)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -91,7 +93,7 @@ def impostor(port: int = 0) -> Iterator[Impostor]:
         assert process.stdout is not None
         found = Impostor(int(process.stdout.readline()))
         yield found
-        said, _ = process.communicate("\n", timeout=60)
+        said, _ = process.communicate("\n", timeout=scaled(60))
         found.came, found.heard = json.loads(said)
 
 

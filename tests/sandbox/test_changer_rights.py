@@ -33,6 +33,7 @@ from gpu_pools.verifier.steps import Holder, Mark, Target, read_mark
 from gpu_pools.verifier.turns import Turns
 from sandbox.cluster import control_plane as cluster
 from sandbox.system import processes
+from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.sandbox.test_verifier_rights import LONGEST_WAIT, MERGE, NODE, NODES, OTHER, RBAC, REFUSED, User
@@ -80,9 +81,9 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
 
 def _until(holds: Callable[[], bool], what: str) -> None:
     """The API server takes a new policy up a moment later."""
-    deadline = time.monotonic() + LONGEST_WAIT
+    deadline = Patience(LONGEST_WAIT)
     while not holds():
-        assert time.monotonic() < deadline, f"not enforced: {what}"
+        assert not deadline.is_over(), f"not enforced: {what}"
         time.sleep(0.1)
 
 

@@ -23,6 +23,7 @@ from sandbox.stack.stand_ins import Attached
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,7 @@ def test_an_engine_that_was_left_running_ends_with_its_sandbox(sandbox: Sandbox)
     with subprocess.Popen(SLEEP, env={**os.environ, "PULUMI_BACKEND_URL": f"file://{sandbox.backend}"}) as left:
         processes.wait_until(
             lambda: left.pid in processes.carrying("PULUMI_BACKEND_URL", f"file://{sandbox.backend}"),
-            timeout=10,
+            timeout=scaled(10),
             what="it has begun",
         )
         commands.throw_away("small", Progress())
@@ -193,7 +194,7 @@ class TestAVirtualEnvironmentOfAProgram:
             "PATH": "/usr/bin:/bin",
         }
         command = [PROJECT / "sandbox" / "on_path" / "pulumi", "preview"]
-        return subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, check=False, timeout=scaled(60))
 
     @pytest.mark.parametrize(
         "runtime",

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import scaled
+
 PROJECT = Path(__file__).resolve().parents[2]
 #: As the Makefile starts them.
 HELD_BACK = ("env", "--block-signal=INT")
@@ -54,7 +56,7 @@ def _interrupted(program: str, seconds: float) -> tuple[bool, int, str]:
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
         at_work = time.monotonic() - began < _AT_WORK_SECONDS
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=scaled(60))
     return at_work, process.returncode, said
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import scaled
+
 PROJECT = Path(__file__).resolve().parents[2]
 #: Plays the Python that `make` begins with: it says what it is asked for, one thing a line.
 FAKE = """#!/bin/sh
@@ -85,11 +87,11 @@ def test_two_at_once_install_the_packages_once(tmp_path: Path) -> None:
     hashes.write_text("# none\n")
     command = [sys.executable, "-c", INSTALL, str(tmp_path / "venv"), str(hashes)]
     both = [subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [one.communicate(timeout=120)[1] for one in both]
+    said = [one.communicate(timeout=scaled(120))[1] for one in both]
     assert [one.returncode for one in both] == [0, 0], said
     assert sorted("Installing the Python packages" in one for one in said) == [False, True]
     (waited,) = (one for one in said if "Installing" not in one)
     assert f"Waiting for another command that installs the Python packages into {tmp_path / 'venv'} … " in waited
-    third = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True, timeout=60)
+    third = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True, timeout=scaled(60))
     assert third.stderr == ""
     assert (tmp_path / "venv" / "bin" / "python").exists()

@@ -16,6 +16,7 @@ from gpu_pools.rendering.mps_signal import APP, LEAST_KUBERNETES, RIGHT, WRONG, 
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from sandbox.cluster import control_plane as cluster
 from sandbox.system import processes
+from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.sandbox.test_verifier_rights import LONGEST_WAIT, User
@@ -43,9 +44,9 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
         for one in yaml.safe_load_all(MANIFEST.read_text("utf-8")):
             made.ok("POST", f"{ADMISSION}/mutatingadmissionpolic{kinds[one['kind']]}", one)
         # The probe by which a deploy knows that the policy is in force.
-        deadline = time.monotonic() + LONGEST_WAIT
+        deadline = Patience(LONGEST_WAIT)
         while has_wrong_name(made.ok("POST", f"{PODS}?dryRun=All", probe_pod())):
-            assert time.monotonic() < deadline, "the policy does not come into force"
+            assert not deadline.is_over(), "the policy does not come into force"
             time.sleep(0.2)
         yield made
     finally:

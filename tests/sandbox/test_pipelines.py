@@ -11,6 +11,7 @@ import pytest
 
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
+from tests.patience import scaled
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.programs
 def test_the_linter_of_workflows_finds_nothing() -> None:
     linter = find_built("actionlint", Progress()) / "actionlint"
     assert WORKFLOWS
-    done = subprocess.run([linter, *WORKFLOWS], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([linter, *WORKFLOWS], cwd=ROOT, capture_output=True, text=True, check=False, timeout=scaled(60))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -29,7 +30,7 @@ def _zizmor(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Asks nobody: what only a forge knows (whether an action's commit is of its repository) it cannot see."""
     command = [Path(sys.executable).parent / "zizmor", "--offline", "--no-progress", "--config", ROOT / ".github" / "zizmor.yml"]
     around = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run([*command, *arguments], env=around, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([*command, *arguments], env=around, capture_output=True, text=True, check=False, timeout=scaled(60))
 
 
 def test_the_linter_of_attackers_finds_nothing() -> None:

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox.system.errors import SandboxError
+from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain import download, machine, plugin_releases, releases
 from sandbox.toolchain.find import download_plugins
 from sandbox.toolchain.plugins import pinned
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -370,12 +372,12 @@ def test_what_is_interrupted_half_way_leaves_nothing_half_written(site: Site, nu
     site.archives.drip_seconds = 0.02
     command = [sys.executable, "-c", SCRIPT, site.archives.address, site.lists.address]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
-        end = time.monotonic() + 20
-        while not site.archives.asked and time.monotonic() < end:
+        end = Patience(20)
+        while not site.archives.asked and not end.is_over():
             time.sleep(0.02)
         time.sleep(0.2)
         process.send_signal(number)
-        assert process.wait(timeout=20) != 0
+        assert process.wait(timeout=scaled(20)) != 0
     assert site.found() is None
     assert not plugin_releases.cannot_be_had("kubernetes"), "who interrupts it has not found it out of reach"
     site.archives.drip_seconds = 0

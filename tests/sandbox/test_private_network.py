@@ -18,6 +18,7 @@ import pytest
 from sandbox.system import private_network
 from sandbox.system.files import write_json
 from sandbox.system.processes import wait_until
+from tests.patience import scaled
 from tests.sandbox.strangers import impostor, needs_root
 from tests.sandbox.unprivileged import WITHOUT_RIGHTS
 
@@ -53,7 +54,7 @@ def python(folder: Path, ports: list[int], *arguments: str) -> list[str]:
 
 
 def ended(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=scaled(60))
 
 
 def test_what_is_given_and_what_is_recorded_is_reached_also_later(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_it_is_the_program_that_is_signalled_and_whose_status_counts(tmp_path: P
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == -signal.SIGINT
+        assert process.wait(timeout=scaled(30)) == -signal.SIGINT
     assert ended(python(tmp_path, [], "raise SystemExit(7)")).returncode == 7
 
 

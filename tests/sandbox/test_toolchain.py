@@ -32,6 +32,7 @@ from sandbox.toolchain.programs import PROGRAMS, pinned_version, program
 from sandbox.toolchain.releases import RELEASES, Archive, Image, Release
 from sandbox.toolchain.remaining import Remaining
 from sandbox.toolchain.tools import GPU_TOOLS, PLATFORM_TOOLS, TOOLS, Tools
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -646,7 +647,7 @@ def test_ctrl_c_ends_all_builds_and_leaves_nothing_half(machine: Machine) -> Non
             assert process.poll() is None, process.communicate()[1]
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=scaled(20))
     assert process.returncode == 130
     assert "Traceback" not in said
     assert all(_ended(int(line)) for line in machine.log.read_text().splitlines())

@@ -10,6 +10,8 @@ from textwrap import dedent
 
 import pytest
 
+from tests.patience import scaled
+
 PROJECT = Path(__file__).resolve().parents[2]
 #: Fails once: the first run leaves a file, the second finds it.
 FLAKY = """
@@ -51,7 +53,7 @@ def _again(folder: Path, text: str, *options: str) -> tuple[int, str]:
     environment = {**kept, "PYTHONPATH": str(PROJECT), "FLAKY": str(folder / "flaky")}
     done = subprocess.run(
         [sys.executable, "-m", "tests.again", "-n", "1", "--dist", "loadfile", *options],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120,
+        cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=scaled(120),
     )  # fmt: skip
     return done.returncode, done.stdout
 

@@ -15,6 +15,7 @@ import pytest
 from gpu_pools.proof.program_place import program_place
 from gpu_pools.proof.verifier_pods import PROGRAM_FILE, program_name
 from gpu_pools.proof.verifier_start import START, start_command
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ def packed(source: str) -> bytes:
 def started(file: Path, content: bytes, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The container's command, held to that content."""
     command = start_command(str(file), hashlib.sha256(content).hexdigest(), str(file.with_name("log")))
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=scaled(60))
 
 
 def test_the_program_that_was_deployed_runs_with_its_arguments(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_attack_a_module_beside_the_program_or_in_the_environment_is_not_importe
         (tmp_path / f"{name}.py").write_text("import sys; print('evil'); sys.exit(0)")
     command = start_command("p", hashlib.sha256(program).hexdigest(), "log")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSTARTUP": str(tmp_path / "hashlib.py")}
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=scaled(60))
     assert ran.stdout == "good\n", ran.stderr
 
 

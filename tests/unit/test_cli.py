@@ -14,6 +14,7 @@ import pytest
 from gpu_pools import __version__
 from gpu_pools.cli.main import main
 from gpu_pools.text.pages import SHIPPED
+from tests.patience import scaled
 from tests.tiers import these
 from tests.unit.stacks import A100, GONE, TWO_A100, aks
 
@@ -200,7 +201,7 @@ def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixtur
 
 def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gpu_pools", *arguments], cwd=ROOT, text=True, check=False, timeout=30, **options
+        [sys.executable, "-m", "gpu_pools", *arguments], cwd=ROOT, text=True, check=False, timeout=scaled(30), **options
     )
 
 
@@ -220,7 +221,7 @@ def test_a_reader_that_goes_away_is_no_error(stack: str, more: list[str]) -> Non
     program.stdout.close()
     with program.stderr:
         assert program.stderr.read() == b""
-    assert program.wait(timeout=30) == 141
+    assert program.wait(timeout=scaled(30)) == 141
 
 
 # --- whatever the streams are -----------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ def _shell(script: str, *arguments: str, **options: Any) -> subprocess.Completed
         cwd=ROOT,
         encoding="utf-8",
         check=False,
-        timeout=60,
+        timeout=scaled(60),
         capture_output=True,
         **options,
     )
@@ -358,7 +359,7 @@ def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (tmp_path / "script").write_text(capsys.readouterr().out)
     words = "COMP_WORDS=(gpu-pools lay); COMP_CWORD=1"
     asked = f". {tmp_path}/script; {words}; _shtab_gpu_pools gpu-pools lay gpu-pools; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=False, timeout=scaled(30))
     assert done.stdout == "layouts\n", done.stderr
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.patience import scaled
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,7 +39,7 @@ def _printed(arguments: list[str], folder: Path, command: Sequence[str]) -> str:
         env=environment,
         encoding="utf-8",
         check=False,
-        timeout=60,
+        timeout=scaled(60),
         capture_output=True,
     )
     return ran.stdout + (ran.stderr if ran.returncode else "")

@@ -18,6 +18,7 @@ from tests.mutants.covering import Covering, remembered_lines
 from tests.mutants.mutations import Mutant, mutants
 from tests.mutants.swapping import Functions
 from tests.mutants.trial import Ended
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -308,7 +309,7 @@ def tried(tree: Path, program: str, sources: Mapping[str, str], *arguments: str)
     for name, text in {**sources, "pytest.ini": ini}.items():
         (tree / name).write_text(text)
     command = [sys.executable, "-c", program, str(tree), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=scaled(120))
     return [line.split(" | ") for line in done.stdout.splitlines()]
 
 

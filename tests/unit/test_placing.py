@@ -22,6 +22,8 @@ from gpu_pools.plan.placing import (
     rule_name,
 )
 from gpu_pools.stack.clusters import NODE_GROUP_LABELS, ExistingSettings, MagnumSettings
+from sandbox.system.patience import Patience
+from tests.patience import scaled
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
 if TYPE_CHECKING:
@@ -150,7 +152,7 @@ class TestLabeller:
             assert timedelta(hours=23) < until - datetime.now(UTC) <= timedelta(hours=24)
             assert list(tmp_path.iterdir()) == [feature]
             script.terminate()
-            assert script.wait(timeout=60) == 0
+            assert script.wait(timeout=scaled(60)) == 0
             assert feature.exists()
         finally:
             # Its own session: the sleep of the script goes with it, unless both have ended by themselves.
@@ -195,7 +197,7 @@ class TestLabeller:
 
 
 def _wait_until(condition: object) -> None:
-    deadline = time.monotonic() + 60
+    deadline = Patience(60)
     while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
+        assert not deadline.is_over()
         time.sleep(0.01)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpu_pools.proof.smoke_test import smoke_tests, why_not
 from gpu_pools.stack.kubernetes_names import qualified_name
+from tests.patience import scaled
 from tests.unit.stacks import T4, aks, existing, magnum, plan_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ class TestScript:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=scaled(60),
         )
 
     WHOLE_GPUS = existing()

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from tests.patience import scaled
 from tests.tiers import one_of_each, these
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
@@ -106,7 +107,7 @@ KINDS: Final = {
 def fast() -> list[str]:
     """The names of the tests in these folders that `make test` runs."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not sweep"]
-    done = subprocess.run([*command, *FOLDERS], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([*command, *FOLDERS], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=scaled(300))
     assert done.returncode == 0, done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if "::" in line]
 
@@ -145,7 +146,9 @@ def test_what_is_for_the_nights_is_left_out_by_day_and_says_why(everything: str,
     """Nothing is run, not even where it would be: only what each test would need is shown."""
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-n", "0", "--setup-plan", NIGHTLY]
     environment = {**os.environ, "GPU_POOLS_TEST_ALL": everything}
-    told = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
+    told = subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=True, timeout=scaled(120)
+    ).stdout
     assert ("at night: seven models of one stack" in told) == (not everything)
     assert outcome in told
 

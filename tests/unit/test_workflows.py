@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.patience import scaled
+
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 GITLAB = ROOT / ".gitlab-ci.yml"
@@ -116,7 +118,7 @@ def test_prices_and_limits_reach_whoever_judges_a_change(tmp_path: Path) -> None
     command = ["make", "--dry-run", "preview", "PR=1", "STACK=aks-dev", f"VENV={tmp_path}"]
     shown = [
         subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=60
+            command, cwd=ROOT, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=scaled(60)
         ).stdout
         for more in (given, dict.fromkeys(given, ""))
     ]
@@ -144,7 +146,7 @@ def test_a_change_ends_where_a_registry_has_something_against_an_image(tmp_path:
         "BEFORE": "0" * 40,
         "TMPDIR": str(tmp_path),
     }
-    done = subprocess.run([ROOT / ".ci" / "change"], cwd=ROOT, env=around, capture_output=True, check=False, timeout=60)
+    done = subprocess.run([ROOT / ".ci" / "change"], cwd=ROOT, env=around, capture_output=True, check=False, timeout=scaled(60))
     assert ((tmp_path / "previewed").exists(), done.returncode) == (goes_on, said)
 
 
@@ -173,7 +175,7 @@ def test_drift_and_what_cannot_be_told_fail_the_nightly_job(script: str, code: i
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
     around = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "STACK": "my stack"}
-    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=around, check=False, timeout=60)
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=around, check=False, timeout=scaled(60))
     assert done.returncode == code
 
 
@@ -186,7 +188,7 @@ def test_only_what_is_not_as_declared_or_cannot_be_told_fails_a_pipeline(
     python.write_text(f"#!/bin/sh\necho {verdict}\nexit {verdict}\n")
     python.chmod(0o755)
     around = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "STACK": "aks-dev", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
-    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=around, check=False, timeout=60)
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=around, check=False, timeout=scaled(60))
     assert done.returncode == code
 
 

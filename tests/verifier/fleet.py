@@ -43,6 +43,7 @@ from sandbox.cluster import control_plane as cluster
 from sandbox.cluster.api import Api as Admin
 from sandbox.system import processes
 from tests.granted import grant
+from tests.patience import scaled
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class Fleet:
             str(self.cluster.kubeconfig),
         ]
         command += ["--json", str(evidence), *(["--html", str(self.folder / "evidence.html")] if page else [])]
-        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=_LONGEST_WAIT)
+        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=scaled(_LONGEST_WAIT))
         return done, json.loads(evidence.read_text()) if evidence.exists() else {}
 
     def requests(self) -> Counter[tuple[str, str]]:

@@ -30,6 +30,7 @@ from sandbox.system import processes
 from sandbox.system.pki import make_pki
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
+from tests.patience import scaled
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -204,12 +205,12 @@ def test_the_whole_program_reads_its_own_node(
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
     command = [sys.executable, str(account / "verifier.pyz"), "assert", "--expect", str(account / "expect.json")]
     command += ["--account", str(account), "--pause", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=scaled(LONGEST_WAIT))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     path = f"/api/v1/nodes/{NODE}"
     admin.patch(path, {"metadata": {"labels": {"nvidia.com/device-plugin.config": None}}})
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=scaled(LONGEST_WAIT))
         assert done.returncode == 1
         assert "label nvidia.com/device-plugin.config is missing" in done.stdout
     finally:
@@ -324,7 +325,7 @@ def test_a_change_of_the_node_is_followed_and_a_heartbeat_is_not(admin: Admin, a
     assert not changed.is_set()
     try:
         admin.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"gpu-pools/pool": "another"}}})
-        assert changed.wait(LONGEST_WAIT)
+        assert changed.wait(scaled(LONGEST_WAIT))
     finally:
         admin.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"gpu-pools/pool": POOL.name}}})
 

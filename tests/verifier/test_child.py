@@ -18,6 +18,7 @@ from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.documents import as_json
 from gpu_pools.verifier.process import Process
 from gpu_pools.verifier.reading import Hung, Reading, Unreadable
+from tests.patience import scaled
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -164,7 +165,9 @@ open({told!r}, "w").write(repr((lines[0], lines[-1][:12], in_time, ended, one.co
 def test_it_reads_whether_it_goes_on_from_here_or_begins_anew(tmp_path: Path, first: str, fork: bool) -> None:  # noqa: FBT001
     told = tmp_path / "told"
     script = SCRIPT.format(first=first, fork=fork, told=str(told))
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=Path(process.__file__).parents[2], env=os.environ)
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, timeout=scaled(60), cwd=Path(process.__file__).parents[2], env=os.environ
+    )
     assert told.read_text() == repr(("nvmlInit", '{"failure": ', True, True, 0, ""))
     here = Process()
     here.ask()
@@ -179,7 +182,7 @@ def test_a_defect_of_one_that_goes_on_from_here_is_told_and_ends_it(tmp_path: Pa
     done = subprocess.run(
         [sys.executable, "-c", script],
         check=True,
-        timeout=60,
+        timeout=scaled(60),
         cwd=Path(process.__file__).parents[2],
         capture_output=True,
         text=True,

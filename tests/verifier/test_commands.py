@@ -27,6 +27,7 @@ from gpu_pools.verifier.evidence import ANNOTATION
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Reading, Unreadable, failed
+from tests.patience import scaled
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -415,7 +416,7 @@ ROOT = Path(process.__file__).parents[2]
 def test_a_program_that_cannot_tell_ends_with_2_and_writes_no_escapes(tmp_path: Path) -> None:
     arguments = ["assert", "--only", "nvml", "--expect", str(tmp_path / "\x1b[31m")]
     assert program.main(arguments) == 2
-    done = subprocess.run([*PROGRAM, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*PROGRAM, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=scaled(60))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("cannot tell: the expectation cannot be used: ")
     assert "\\x1b[31m" in done.stderr
@@ -431,7 +432,7 @@ def test_a_program_that_is_told_to_end_does_so_at_once_and_gives_no_verdict(expe
         assert "waiting: pool gpu: " in waiting.stderr.readline()
         waiting.send_signal(number)
         try:
-            assert waiting.communicate(timeout=60) == ("", "")
+            assert waiting.communicate(timeout=scaled(60)) == ("", "")
         finally:
             # Nobody waits for one that does not hear.
             waiting.kill()

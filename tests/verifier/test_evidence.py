@@ -22,6 +22,7 @@ from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.program import own_digest
 from gpu_pools.verifier.reading import GpuInstance, Hung, Mode, Unreadable, failed
 from tests.examples import examples
+from tests.patience import scaled
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -300,5 +301,7 @@ def test_the_program_knows_its_own_digest_from_its_file_and_from_sources_none(tm
     assert own_digest(path) == archive.digest()
     assert own_digest(tmp_path) is None
     asked = f"import sys; sys.path.insert(0, {str(path)!r}); from verifier.program import own_digest; print(own_digest())"
-    ran = subprocess.run([sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True, timeout=scaled(60)
+    )
     assert ran.stdout.strip() == archive.digest()

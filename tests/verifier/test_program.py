@@ -35,6 +35,8 @@ from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.part import part_of
 from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, report, termination_message, text
 from sandbox.nvml import simulated
+from sandbox.system.patience import Patience
+from tests.patience import scaled
 from tests.unit.stacks import aks
 from tests.verifier import nodes
 
@@ -75,7 +77,7 @@ def broken(machine: simulated.Machine) -> simulated.Machine:
 def run(pyz: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """The file, by a Python that has nothing else to import."""
     command = [sys.executable, "-I", "-S", str(pyz), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=scaled(LONGEST_WAIT))
 
 
 # --- the file ---------------------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ def test_bytecode_is_used_where_it_is_that_of_the_source(pyz: Path, tmp_path: Pa
     path = rebuilt(pyz, tmp_path / "reworded.pyz", reworded)
     for choice, words in (("never", "Compare a GPU node"), ("default", "Look at a GPU node")):
         command = [sys.executable, "-I", "-S", "--check-hash-based-pycs", choice, str(path), "--help"]
-        assert words in subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONGEST_WAIT).stdout
+        assert words in subprocess.run(command, capture_output=True, text=True, check=True, timeout=scaled(LONGEST_WAIT)).stdout
 
 
 @programs
@@ -212,7 +214,7 @@ def test_a_node_that_is_as_declared_exits_with_0(pyz: Path, bench: Bench, expect
 def test_who_asserts_the_gpus_alone_waits_for_nothing_else_to_load(pyz: Path, bench: Bench, expect: Path) -> None:
     bench.put(healthy().machine)
     command = [sys.executable, "-I", "-S", "-X", "importtime", str(pyz), "assert", "--only", "nvml", "--expect", str(expect)]
-    done = subprocess.run([*command, "--pause", "0"], capture_output=True, text=True, check=True, timeout=LONGEST_WAIT)
+    done = subprocess.run([*command, "--pause", "0"], capture_output=True, text=True, check=True, timeout=scaled(LONGEST_WAIT))
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "verifier.compare_gpus" in loaded
     heavy = {"http.client", "ssl", "subprocess", "logging", "hashlib", "zipfile", "shutil", "pynvml"}
@@ -275,7 +277,7 @@ def test_a_verdict_that_nobody_takes_is_none(pyz: Path, bench: Bench, expect: Pa
     bench.put(healthy().machine)
     command = [sys.executable, str(pyz), "assert", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
     with Path("/dev/full").open("wb") as full:
-        assert subprocess.run(command, stdout=full, check=False, timeout=LONGEST_WAIT).returncode == 2
+        assert subprocess.run(command, stdout=full, check=False, timeout=scaled(LONGEST_WAIT)).returncode == 2
 
 
 @programs
@@ -297,7 +299,7 @@ def test_a_caller_may_have_closed_the_standard_streams(pyz: Path, bench: Bench, 
     for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
         command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, str(pyz)]
         command += ["assert", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
-        assert subprocess.run(command, check=False, timeout=LONGEST_WAIT, capture_output=True).returncode == 0, closed
+        assert subprocess.run(command, check=False, timeout=scaled(LONGEST_WAIT), capture_output=True).returncode == 0, closed
 
 
 @programs
@@ -321,7 +323,7 @@ def test_waiting_ends_as_soon_as_the_node_is_right(pyz: Path, bench: Bench, expe
         assert waiting.stderr
         assert "waiting: pool gpu: 1 difference" in waiting.stderr.readline()
         bench.put(healthy().machine)
-        out, _ = waiting.communicate(timeout=LONGEST_WAIT)
+        out, _ = waiting.communicate(timeout=scaled(LONGEST_WAIT))
         assert waiting.returncode == 0
         assert "as declared" in out
 
@@ -389,7 +391,7 @@ def test_an_interrupted_run_exits_as_programs_do(pyz: Path, bench: Bench, expect
             assert waiting.stderr
             assert "waiting" in waiting.stderr.readline()
             waiting.send_signal(number)
-            _, complaint = waiting.communicate(timeout=LONGEST_WAIT)
+            _, complaint = waiting.communicate(timeout=scaled(LONGEST_WAIT))
             assert (waiting.returncode, complaint) == (code, "")
 
 
@@ -546,11 +548,11 @@ def watching(pyz: Path, expect: Path, *options: str) -> Iterator[tuple[int, subp
             yield int(watch.stderr.readline().removeprefix("listening on port ")), watch
         finally:
             watch.terminate()
-            watch.communicate(timeout=LONGEST_WAIT)
+            watch.communicate(timeout=scaled(LONGEST_WAIT))
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONGEST_WAIT)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=scaled(LONGEST_WAIT))
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -561,9 +563,9 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 def until(port: int, path: str, status: int) -> str:
     """Ask until that status comes."""
-    end = time.monotonic() + LONGEST_WAIT
+    end = Patience(LONGEST_WAIT)
     answer: Any = None
-    while time.monotonic() < end:
+    while not end.is_over():
         answer = get(port, path)
         if answer[0] == status:
             return str(answer[1])
@@ -586,7 +588,7 @@ def test_watch_serves_the_last_result_and_follows_the_node(pyz: Path, bench: Ben
         assert 'gpu_pools_verified{pool="gpu"} 1' in get(port, "/metrics")[1]
         assert get(port, "/other")[0] == 404
         watch.terminate()
-        _, said = watch.communicate(timeout=LONGEST_WAIT)
+        _, said = watch.communicate(timeout=scaled(LONGEST_WAIT))
         assert watch.returncode == 143
         assert [line for line in said.splitlines() if "MIG instances" in line or "as declared" in line] == said.splitlines()
 

@@ -20,6 +20,7 @@ from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable
+from sandbox.system.patience import Patience
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -277,9 +278,9 @@ def test_all_addresses_have_thirty_two_connections_at_once(monkeypatch: pytest.M
 
 def until(holds: Callable[[], bool]) -> None:
     """A place is taken and given back by threads, a moment later."""
-    end = time.monotonic() + 20
+    end = Patience(20)
     while not holds():
-        assert time.monotonic() < end
+        assert not end.is_over()
         time.sleep(0.005)
 
 

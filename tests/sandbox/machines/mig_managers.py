@@ -22,6 +22,7 @@ from sandbox.cluster import node_tools
 from sandbox.cluster.gpu_host import GpuHost
 from sandbox.nvml.library import find_library
 from sandbox.system.files import make_folder, write_atomic
+from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
 from tests.conformance import reals
@@ -73,9 +74,9 @@ class MigManager:
         self.log.write_bytes(b"")
         self._host = GpuHost(self._cluster / "machines" / NODE, find_library(Progress()))
         self._process = self._host.start([self._program / PROGRAM], self.log, environment=self._environment(self._host))
-        end = time.monotonic() + 20
+        end = Patience(20)
         while "Waiting for change" not in self.log.read_text() and self._process.poll() is None:
-            assert time.monotonic() < end, self.log.read_text()
+            assert not end.is_over(), self.log.read_text()
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -126,9 +127,9 @@ class MigManager:
         socket = make_folder(self._place / "host" / "run" / "dbus") / "system_bus_socket"
         write_atomic(self._place / "bus.conf", _BUS.format(socket=socket))
         self._bus = subprocess.Popen(["dbus-daemon", f"--config-file={self._place / 'bus.conf'}", "--nofork"])
-        end = time.monotonic() + 10
+        end = Patience(10)
         while not socket.exists():
-            assert time.monotonic() < end, "dbus-daemon does not listen"
+            assert not end.is_over(), "dbus-daemon does not listen"
             time.sleep(0.02)
 
 

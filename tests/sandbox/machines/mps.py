@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sandbox.machines import mps_control
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ def asked(machine: Path, command: str) -> str:
     """What the MPS daemon of a simulated machine answers; empty where none does."""
     environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(pipes(machine))}
     argv = [sys.executable, mps_control.__file__]
-    done = subprocess.run(argv, input=command, capture_output=True, text=True, env=environment, check=False, timeout=20)
+    done = subprocess.run(argv, input=command, capture_output=True, text=True, env=environment, check=False, timeout=scaled(20))
     return done.stdout.strip() if done.returncode == 0 else ""
 
 

@@ -18,6 +18,7 @@ from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.machines import container_logs
 from sandbox.system import processes
+from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.granted import RBAC
@@ -153,9 +154,9 @@ class Site:
         self.until(lambda: "machines" not in processes.running(self.folder))
 
     def until(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
-        end = time.monotonic() + seconds * self.patience
+        end = Patience(seconds * self.patience)
         while not holds():
-            assert time.monotonic() < end, self.story()
+            assert not end.is_over(), self.story()
             time.sleep(0.05)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.machines.device_manager import SOCKET, DeviceManager, Listing, devices, read_fields, write_fields
+from sandbox.system.patience import Patience
 from tests.sandbox.machines.plugins import GPU, Plugin, listing
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ class Site:
         return self.plugins[-1]
 
     def until(self, holds: Callable[[dict[str, Listing]], bool]) -> None:
-        end = time.monotonic() + 60
+        end = Patience(60)
         while not holds(self.manager.listed()):
-            assert time.monotonic() < end, self.manager.listed()
+            assert not end.is_over(), self.manager.listed()
             time.sleep(0.01)
 
 

@@ -14,6 +14,7 @@ import pytest
 from gpu_pools.verifier import mps as verifier
 from sandbox.machines import mps_control
 from sandbox.system import processes
+from tests.patience import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ class Control:
     def call(self, *arguments: str, said: str = "") -> tuple[int, str]:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipes), "CUDA_MPS_LOG_DIRECTORY": str(self.logs)}
         argv = [sys.executable, "-I", "-S", "-B", mps_control.__file__, *arguments]
-        done = subprocess.run(argv, input=said, capture_output=True, text=True, env=environment, check=False, timeout=20)
+        done = subprocess.run(argv, input=said, capture_output=True, text=True, env=environment, check=False, timeout=scaled(20))
         return done.returncode, done.stdout
 
     def daemon(self) -> int:

@@ -18,6 +18,7 @@ from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.operands import DRIVER
+from sandbox.system.patience import Patience
 from tests.conformance.reals import BOTH, STAND_IN, operator_or_skip
 from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install, operator_rights, running, workload
 from tests.selectors import is_chosen
@@ -243,9 +244,9 @@ def test_from_when_the_operator_has_followed_the_revision_tells_which_driver_s_p
     """By this `up` waits for a driver of the same version: it may not take an old pod for a new one at any moment."""
     old = set(drivers(site).values())
     change(site, **spec)
-    deadline, said = time.monotonic() + 400, 0
+    deadline, said = Patience(400), 0
     while old & set(drivers(site).values()):
-        assert time.monotonic() < deadline
+        assert not deadline.is_over()
         sets, revisions = (site.api.list(f"{path}?labelSelector={DRIVER_PODS}")["items"] for path in (SETS, REVISIONS))
         pods = [pod for pod in site.api.list(f"/api/v1/namespaces/{OPERATOR}/pods")["items"] if is_of_the_driver(pod)]
         if followed([policy(site)], sets):

@@ -18,6 +18,7 @@ import grpc
 from sandbox.cluster.gpu_host import DEVICE_PLUGINS
 from sandbox.machines.device_manager import devices
 from sandbox.system.files import write_atomic
+from sandbox.system.patience import Patience
 
 if TYPE_CHECKING:
     import subprocess
@@ -51,9 +52,9 @@ class Plugin:
         return self
 
     def until(self, holds: Callable[[], object]) -> None:
-        end = time.monotonic() + _SECONDS
+        end = Patience(_SECONDS)
         while not holds():
-            assert time.monotonic() < end, self.said
+            assert not end.is_over(), self.said
             time.sleep(0.01)
 
     def hang_up(self) -> None:
@@ -100,13 +101,13 @@ class Plugin:
 
     def devices(self, resource: str) -> dict[str, str]:
         """What it lists now; one that is just starting its servers anew, told late of the kubelet's socket, is asked again."""
-        end = time.monotonic() + _SECONDS
+        end = Patience(_SECONDS)
         while True:
             try:
                 with self.listing(resource) as listed:
                     return next(listed)
             except grpc.RpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or end.is_over():
                     raise
                 time.sleep(0.05)
 

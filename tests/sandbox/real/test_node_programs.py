@@ -25,6 +25,7 @@ from sandbox.machines.real import RealPrograms
 from sandbox.machines.ruled import RuledPrograms
 from sandbox.nvml import simulated, state
 from sandbox.system import processes
+from sandbox.system.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -84,13 +85,13 @@ class Site:
 
     def answer(self, ask: Callable[[], T | None], holds: Callable[[T], bool] = lambda _: True) -> T:
         """Ask as the daemon does, pass by pass, until there is an answer, and one that holds."""
-        end = time.monotonic() + _SECONDS
+        end = Patience(_SECONDS)
         while True:
             self.programs.attend(self.machines)
             found = ask()
             if found is not None and holds(found):
                 return found
-            assert time.monotonic() < end, found
+            assert not end.is_over(), found
             time.sleep(0.02)
 
     def served(self, on: Machine, what: Loaded, wanted: Mapping[str, int], **environment: str) -> Advertised:

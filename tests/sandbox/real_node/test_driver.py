@@ -13,6 +13,7 @@ from sandbox.nvml import from_tables, state
 from sandbox.nvml.library import find_library
 from sandbox.real_node import operand_images
 from sandbox.system.progress import Progress
+from tests.patience import scaled
 
 WORK = Path(operand_images.__file__).parents[1] / "gpu_node" / "work.py"
 #: A container's /dev and firmware, in mounts of its own.
@@ -122,7 +123,9 @@ def test_the_control_program_of_mps_runs_by_itself(driver: Path, tmp_path: Path)
 
     def asked(*arguments: str, said: str = "") -> str:
         command = [sys.executable, "-ISB", str(program), *arguments]
-        done = subprocess.run(command, input=said, env=environment, capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(
+            command, input=said, env=environment, capture_output=True, text=True, check=False, timeout=scaled(20)
+        )
         return done.stdout
 
     assert asked(said="get_default_active_thread_percentage") == "Cannot find MPS control daemon process\n"

@@ -26,6 +26,7 @@ from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
 from sandbox.toolchain.tools import PLATFORM_TOOLS
+from tests.patience import scaled
 from tests.sandbox.real_node.machine import as_it_is, processes_of
 from tests.tiers import these
 
@@ -138,7 +139,7 @@ def test_a_pod_runs_as_its_own_account_and_sees_itself_alone(place: Place, api: 
 def kubectl(cluster: Path, *arguments: str, sent: str = "") -> subprocess.CompletedProcess[str]:
     """As an administrator asks; through the API server, which has to find the way back to the kubelet."""
     command = ["kubectl", f"--kubeconfig={cluster / 'kubeconfig'}", *arguments]
-    return subprocess.run(command, input=sent, capture_output=True, text=True, check=False, timeout=SECONDS)
+    return subprocess.run(command, input=sent, capture_output=True, text=True, check=False, timeout=scaled(SECONDS))
 
 
 @pytest.mark.usefixtures("place")
