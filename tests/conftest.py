@@ -1,16 +1,23 @@
-"""For all tests: of a property an example may take as long as it wants, since machines are busy at times; at night there are more
-examples, other ones each night. And interrupts are what they are on a terminal: a script that starts the tests in the background
-has them ignored in all that these start, and who waits for a program to end by one would wait for ever.
+"""For all tests.
+
+An example of a property may take as long as it needs, since machines are busy at times. At night there are more examples, other
+ones each night. Interrupts are what they are on a terminal: a script that starts the tests in the background has them ignored in
+everything that the tests start, and a test that waits for a program to end by one would wait for ever.
 """
 
 import signal
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.conformance.reals import keep_aside
 from tests.examples import TIMES, examples
+from tests.spread import Spread, put_slowest_first
 from tests.tiers import ALL
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,8 +39,15 @@ if TIMES > 1:
 keep_aside()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> Spread | None:
+    """Where whole files go to processes, a few files may be divided (tests/spread.py)."""
+    return Spread(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is for the nights is left out by day, and says why."""
+    """What is for the nights is left out by day, and says why. The slowest files begin."""
+    put_slowest_first(items)
     for item in items:
         night = item.get_closest_marker("night")
         if night and not ALL:

@@ -29,14 +29,25 @@ def at_night(why: str) -> pytest.MarkDecorator:
     return pytest.mark.night(why)
 
 
-def one_of_each(cases: Iterable[Any], kind: Callable[[Any], Hashable], seed: int = 0) -> list[ParameterSet]:
-    """All cases as parameters; of each kind one, drawn with the seed, is in `make test`."""
+def one_of_each(
+    cases: Iterable[Any], kind: Callable[[Any], Hashable], seed: int = 0, by_day: int | None = None
+) -> list[ParameterSet]:
+    """All cases as parameters; of each kind one is in `make test`.
+
+    Args:
+        cases: all of them.
+        kind: what kind a case is of.
+        seed: draws the one of each kind.
+        by_day: how many of the others there are by day, the first ones; the rest is for the nights. None: all.
+    """
     known, kinds = list(cases), {}
     for number, case in enumerate(known):
         kinds.setdefault(kind(case), []).append(number)
     draw = random.Random(seed)  # noqa: S311 the same every time
     chosen = {draw.choice(numbers) for numbers in kinds.values()}
-    return [_parameter(case, fast=number in chosen) for number, case in enumerate(known)]
+    left = [number for number in range(len(known)) if number not in chosen]
+    nightly = set() if by_day is None else set(left[by_day:])
+    return [_parameter(case, fast=number in chosen, night=number in nightly) for number, case in enumerate(known)]
 
 
 def these(cases: Iterable[Any], fast: Collection[Any], by_day: int | None = None) -> list[ParameterSet]:

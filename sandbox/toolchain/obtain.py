@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from sandbox.system.errors import SandboxError
 from sandbox.toolchain import build
 from sandbox.toolchain.cache import cache_folder, fill_once
 from sandbox.toolchain.download import SWITCH, Unreachable, download
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 DOWNLOADED: Final = "downloaded"
 BUILT: Final = "built"
+#: Set to "made", nothing is downloaded or built. So are tests run: one that builds would hold up all others, and be late itself.
+ONLY_MADE: Final = "GPU_POOLS_PROGRAMS"
 
 
 def made(one: Program) -> Path | None:
@@ -51,9 +54,12 @@ def obtain(programs: Iterable[Program], progress: Progress) -> dict[str, str]:
         program -> DOWNLOADED or BUILT, of those that were made by this call and not by another at the same time.
 
     Raises:
-        SandboxError: when one can neither be downloaded nor built, or a download is not what it should be.
+        SandboxError: when one can neither be downloaded nor built, or a download is not what it should be, or nothing may be made.
     """
     wanted = list(programs)
+    if os.environ.get(ONLY_MADE) == "made" and (missing := [one for one in wanted if made(one) is None]):
+        message = f"{', '.join(_title(one) for one in missing)}: not made yet, and {ONLY_MADE}=made."
+        raise SandboxError(message, f"Make them first, for example with `make tools` or `python -m tests.programs rest`; or unset {ONLY_MADE}.")
     downloaded = _download([one for one in wanted if made(one) is None], progress)
     companions = [program(one.companion) for one in wanted if one.companion and made(one) in (None, place_of_build(one))]
     all_of_them = {one.name: one for one in (*wanted, *companions)}.values()

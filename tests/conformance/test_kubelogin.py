@@ -19,11 +19,12 @@ from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
 from tests.conformance.reals import BOTH, REAL
 from tests.patience import scaled
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.programs, pytest.mark.sweep]
+pytestmark = [pytest.mark.programs, pytest.mark.sweep, at_night("the program is built for it alone")]
 
 ROOT = Path(__file__).parents[2]
 SERVER = ["--server-id", SERVER_ID]

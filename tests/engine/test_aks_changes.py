@@ -11,6 +11,7 @@ import pytest
 
 from sandbox.clouds.azure import AzureCloud
 from sandbox.cluster.api_errors import ApiError
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -148,6 +149,7 @@ def test_what_azure_keeps_on_a_living_pool_is_shown_as_a_replacement(trial: Tria
         assert done["gpu-cheap-pool"] in {"replace", "create-replacement", "delete-replaced"}
 
 
+@at_night("more changes of the same stack, a minute each")
 def test_after_a_refresh_a_pool_can_still_be_taken_out(trial: Trial) -> None:
     """The plugin's refresh writes every pool of the cluster into the cluster's inputs (pulumi-azure-native#2719)."""
     trial.engine("refresh", "--yes", "--skip-preview").ok()
@@ -159,6 +161,7 @@ def test_after_a_refresh_a_pool_can_still_be_taken_out(trial: Trial) -> None:
     assert steps(trial) == {}
 
 
+@at_night("more changes of the same stack, a minute each")
 def test_a_group_that_the_stack_has_made_is_let_go_and_not_deleted(trial: Trial) -> None:
     """The last one: what is let go is not taken back. With the group Azure would delete the cluster in it."""
     trial.write(STACK.replace('"1.34"', '"1.35"').replace("resourceGroup: small-rg", "existingResourceGroup: small-rg"))

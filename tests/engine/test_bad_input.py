@@ -71,7 +71,7 @@ def test_the_sample_is_in_the_table() -> None:
     assert {case.id for case in CHOSEN} == SAMPLE
 
 
-@pytest.mark.parametrize("case", one_of_each(CHOSEN, lambda _: "one, of all sections"), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", one_of_each(CHOSEN, lambda _: "one, of all sections", by_day=3), ids=lambda case: case.id)
 def test_preview_refuses(case: Case, trial: Trial) -> None:
     trial.write(case.stack)
     refused = trial.engine("preview")

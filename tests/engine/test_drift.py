@@ -64,6 +64,7 @@ config:
     - {name: steady, flavor: g2, count: 1, sharing: shared}
     - {name: grows, flavor: g2, nodes: {min: 1, max: 4}, sharing: shared}
 """
+MORE: Final = at_night("more of the same command, half a minute each")
 PLATFORM: Final = """
 config:
   gpu-pools:cluster:
@@ -176,8 +177,8 @@ class TestAks:
         ("pool", "change", "place"),
         [
             ("gpu", {"nodeLabels": {"team": "other"}}, "nodeLabels.team"),
-            ("gpu", {"nodeTaints": ["sku=a100:NoSchedule"]}, "nodeTaints"),
-            ("cheap", {"maxCount": 5}, "maxCount"),
+            pytest.param("gpu", {"nodeTaints": ["sku=a100:NoSchedule"]}, "nodeTaints", marks=MORE),
+            pytest.param("cheap", {"maxCount": 5}, "maxCount", marks=MORE),
             ("gpu", {"count": 2}, "count"),
         ],
     )

@@ -376,7 +376,7 @@ FAST: Final = (Cycle("aks", 0.3, "ctrl-c"), Cycle("aks", "pool", "kill all"))
 CYCLES: Final = tuple(dict.fromkeys([*CHOSEN, *(_all_cycles() if ALL else ())]))
 
 
-@pytest.mark.parametrize("one", these(CYCLES, FAST, by_day=5), ids=str)
+@pytest.mark.parametrize("one", these(CYCLES, FAST, by_day=4), ids=str)
 def test_the_next_run_finishes_what_was_interrupted(one: Cycle, sandbox: Callable[..., Trial]) -> None:
     trial = sandbox(yaml.safe_dump({"config": STACKS[one.stack]}), one.stack)
     _interrupt(trial, "up", one.when, one.how)

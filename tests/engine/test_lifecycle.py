@@ -322,7 +322,7 @@ def test_down_leaves_nothing(deployed: Deployed) -> None:
     trial.down().ok()
 
 
-@pytest.mark.parametrize("stack", ["aks-prod", "magnum-prod"])
+@pytest.mark.parametrize("stack", [pytest.param("aks-prod", marks=ANOTHER), "magnum-prod"])
 def test_a_preview_needs_no_cloud_and_starts_no_cluster(stack: str, shared_sandbox: Callable[..., Trial]) -> None:
     """And then the stack comes up, as the three others do above."""
     trial = shared_sandbox((PROJECT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"), stack)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox.openstack.magnum_api import MagnumApi
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,7 @@ def test_nothing_of_them_looks_changed_afterwards(trial: Trial) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("bootVolume", {"size": 80, "type": "ssd"}), ("floatingIp", True), ("fixedSubnet", "private-2")]
 )
+@at_night("three previews of one rule")
 def test_a_change_of_one_would_make_the_cluster_anew(trial: Trial, key: str, value: object) -> None:
     before: dict[str, Any] = {}
     trial.edit(lambda config: before.update(config["gpu-pools:cluster"]))

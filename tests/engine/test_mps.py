@@ -14,6 +14,7 @@ from gpu_pools.rendering.mps_signal import APP, POLICY, has_wrong_name, probe_po
 from sandbox.nvml import state
 from tests.engine.fleet import Fleet
 from tests.engine.marks import ON_NODES
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,6 +135,7 @@ def test_mps_that_goes_gives_the_gpus_back(fleet: Fleet) -> None:
     assert json.dumps(fleet.api.list(BINDINGS)["items"]).count(POLICY) == 0, "no pool needs it any more"
 
 
+@at_night("an older release, two minutes")
 def test_an_old_device_plugin_needs_a_rollout_for_other_replicas(shared_sandbox: Callable[..., Trial]) -> None:
     trial = shared_sandbox(
         STACK.replace("driver: preinstalled", "driver: preinstalled, values: {devicePlugin: {version: v0.18.1}}")

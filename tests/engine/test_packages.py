@@ -148,6 +148,7 @@ def yaml_program(around: dict[str, str], tmp_path: Path) -> Path:
 _PREVIEW = ("pulumi", "preview", "--stack", "test", "--non-interactive", "--color", "never")
 
 
+@pytest.mark.sweep
 def test_a_yaml_program_uses_the_components(yaml_program: Path, around: dict[str, str]) -> None:
     code, text = _run(_PREVIEW, yaml_program, around)
     assert code == 0, text

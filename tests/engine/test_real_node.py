@@ -25,6 +25,7 @@ from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
 from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.programs,
+    pytest.mark.sweep,
     pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
 ]
 
@@ -238,7 +240,7 @@ def test_a_change_reaches_both_by_the_same_steps_and_as_fast(trial: Trial) -> No
     assert after[plugin] == before[plugin], "the plugin's pod was replaced, not told"
 
 
-@pytest.mark.sweep
+@at_night("more of the same node, a minute each")
 def test_a_label_that_names_no_key_plays_the_same_and_the_stand_in_s_waits_are_a_tenth(trial: Trial) -> None:
     """config-manager ends for want of the key, is started again after waits that double, and finds it once the label is right."""
     (folder,) = trial.clusters
@@ -300,6 +302,7 @@ def test_a_revert_reaches_both_and_the_smoke_test_s_pods_use_the_real_node(trial
     trial.up().ok()
 
 
+@at_night("more of the same node, a minute each")
 def test_every_pod_of_the_node_can_be_restarted(trial: Trial) -> None:
     uids = {pod["metadata"]["uid"] for pod in pods(trial, REAL)}
     for pod in pods(trial, REAL):
@@ -379,7 +382,7 @@ def ended(trial: Trial, listed: dict[str, Any], hurried: list[str]) -> tuple[dic
     return seen, took
 
 
-@pytest.mark.sweep
+@at_night("more of the same node, a minute each")
 def test_pods_end_by_the_same_steps_and_as_late(trial: Trial) -> None:
     """Also one whose grace is shortened while it ends, which a kubelet does not mind; and one that never ran."""
     api = trial.api()
@@ -405,7 +408,7 @@ def test_pods_end_by_the_same_steps_and_as_late(trial: Trial) -> None:
     assert all(took[f"{name}-{BESIDE}"] >= seconds for name, seconds in least.items()), took
 
 
-@pytest.mark.sweep
+@at_night("more of the same node, a minute each")
 def test_a_killed_node_comes_back_with_the_next_up(trial: Trial) -> None:
     (folder,) = trial.clusters
     trial.kill_everything()

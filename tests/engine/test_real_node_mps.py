@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [*test_real_node.pytestmark, pytest.mark.sweep]
+pytestmark = [*test_real_node.pytestmark, at_night("another strategy on the same kind of node, three minutes")]
 
 STACK: Final = """
 config:

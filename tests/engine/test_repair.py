@@ -32,6 +32,7 @@ from tests.engine.fleet import CONFIG_LABEL, CONFIG_MAP, Fleet
 from tests.engine.marks import ON_NODES
 from tests.engine.trial import PROJECT
 from tests.patience import output_of
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,6 +217,7 @@ def test_a_broken_gpu_has_its_machine_exchanged(fleet: Fleet) -> None:
     assert uid not in {one["metadata"]["uid"] for one in fleet.trial.nodes("ts")}
 
 
+@at_night("the same on another platform, four minutes")
 def test_a_node_that_magnums_autoscaler_brought_is_proven_and_can_be_exchanged(sandbox: Callable[..., Trial]) -> None:
     """Its pool has a rollout: a node that joins is neither cordoned nor drained, and proven as all others."""
     trial = sandbox(MAGNUM)

@@ -24,6 +24,7 @@ from sandbox.cluster.api_errors import ApiError
 from tests.engine.marks import ON_NODES
 from tests.engine.served import BUDGETS, PODS, cordoned, kill, marked, running, served
 from tests.engine.trial import LONGEST_COMMAND
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +163,7 @@ def test_a_pod_that_refuses_ends_the_deploy_and_the_old_declaration_takes_it_bac
     trial.api().delete(f"{PODS}/stays")
 
 
+@at_night("more changes of the same pool, a minute each")
 def test_a_node_whose_gpus_stay_in_use_ends_the_deploy_and_the_next_one_goes_on(trial: Trial) -> None:
     """mig-manager fails there: the user is a pod of the operator's namespace, which is not drained."""
     trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(drainTimeoutSeconds=60))
@@ -182,6 +184,7 @@ def test_a_node_whose_gpus_stay_in_use_ends_the_deploy_and_the_next_one_goes_on(
     _nothing_left(trial)
 
 
+@at_night("more changes of the same pool, a minute each")
 def test_with_its_pods_killed_all_the_time_and_the_engine_too_it_ends_as_declared(trial: Trial) -> None:
     if not served(trial):
         _serve(trial)

@@ -30,6 +30,7 @@ from tests.engine.served import (
     serve,
     stay,
 )
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +124,7 @@ def test_a_new_pool_that_is_not_proven_leaves_the_old_one_serving_and_goes_with_
     assert trial.planned_steps() == []
 
 
+@at_night("more replacements of the same pool, a minute each")
 def test_pods_that_stay_stop_it_whatever_is_declared_next_and_the_old_declaration_takes_all_back(trial: Trial) -> None:
     before, (name,) = _machines(trial), _made(trial)
     old = declared(trial)
@@ -153,6 +155,7 @@ def test_pods_that_stay_stop_it_whatever_is_declared_next_and_the_old_declaratio
     assert trial.planned_steps() == []
 
 
+@at_night("more replacements of the same pool, a minute each")
 def test_the_first_declaration_once_more(trial: Trial) -> None:
     """Its name in Azure is the digits' this time.
 

@@ -22,7 +22,7 @@ from gpu_pools.proof.verifier_rights import CONDITION, VERIFIER_NAMESPACE
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from sandbox.machines.operands import DRIVER
 from tests.engine.marks import ON_NODES
-from tests.tiers import these
+from tests.tiers import at_night, these
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +129,7 @@ def test_declared_it_is_evicted_and_the_driver_goes_back_and_a_node_that_joins_m
 
 
 @pytest.mark.parametrize("env", [[{"name": "PROXY", "value": "a"}], []], ids=["with", "without"])
+@at_night("another step of the same cluster")
 def test_another_variable_of_the_same_driver_is_waited_for_and_proven_as_it_was_told(
     trial: Trial, env: list[dict[str, str]]
 ) -> None:
@@ -150,6 +151,7 @@ def test_another_variable_of_the_same_driver_is_waited_for_and_proven_as_it_was_
 @pytest.mark.parametrize(
     ("version", "driver"), these([("v26.3.3", "580.126.20"), ("v25.10.1", "580.105.08"), ("v25.3.4", "580.82.07")], (), by_day=1)
 )
+@at_night("another step of the same cluster")
 def test_a_step_back_is_taken_once_it_is_acknowledged(trial: Trial, version: str, driver: str) -> None:
     _operator(trial, version=version, values={})
     refused = trial.preview()

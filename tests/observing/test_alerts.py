@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sandbox.observing.exporter import Node
     from tests.observing.promtool import Labels
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 FIRING: Final = 'group by (alertname) (ALERTS{alertstate="firing"})'
 #: Also those that would fire if it went on.
 ANY: Final = "group by (alertname) (ALERTS)"
@@ -171,7 +171,6 @@ def test_a_failed_upgrade_of_the_driver_raises_its_alert(plan: Plan, tmp_path: P
     hold(plan, [case], tmp_path)
 
 
-@pytest.mark.sweep
 def test_what_is_no_fault_of_the_platform_raises_nothing(plan: Plan, tmp_path: Path) -> None:
     """Not even as what would fire later."""
     nodes, cases = healthy(plan, 9), []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sandbox.observing.exporter import Gpu, Node, Pod, Unit
     from tests.observing.promtool import Labels
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 FLEETS: Final = 5
 ROOT: Final = Path(__file__).parents[2]
 

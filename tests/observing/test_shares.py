@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sandbox.observing.exporter import Node
     from tests.observing.promtool import Labels
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 FIRING: Final = 'group by (alertname, instance) (ALERTS{alertstate="firing"})'
 ANY: Final = "group by (alertname, instance) (ALERTS)"
 DEVICE_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"

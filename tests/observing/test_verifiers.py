@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sandbox.observing.exporter import Node
     from tests.observing.promtool import Labels
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 FIRING: Final = 'group by (alertname, instance) (ALERTS{alertstate="firing"})'
 ANY: Final = "group by (alertname, instance) (ALERTS)"
 #: Minutes between two assertions, as the section has it where nothing is said.

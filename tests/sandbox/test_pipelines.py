@@ -19,6 +19,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 pytestmark = pytest.mark.programs
 
 
+@pytest.mark.sweep
 def test_the_linter_of_workflows_finds_nothing() -> None:
     linter = find_built("actionlint", Progress()) / "actionlint"
     assert WORKFLOWS

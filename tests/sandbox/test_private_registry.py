@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.registries import Registry
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 
 USER, PASSWORD = "robot", "of-the-tests"
 #: None that the sandbox has a stand-in of.

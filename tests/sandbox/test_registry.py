@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpu_pools.images.registry_answers import Said
     from tests.registries import Registry
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 BOTH = frozenset({"linux/amd64", "linux/arm64"})
 NOBODYS = f"sha256:{'0' * 64}"
 

@@ -27,7 +27,7 @@ from sandbox.system.progress import Progress
 from sandbox.toolchain.__main__ import main
 from sandbox.toolchain.find import find_built, find_tools
 from sandbox.toolchain.lanes import Builds
-from sandbox.toolchain.obtain import place_of_build
+from sandbox.toolchain.obtain import obtain, place_of_build
 from sandbox.toolchain.programs import PROGRAMS, pinned_version, program
 from sandbox.toolchain.releases import RELEASES, Archive, Image, Release
 from sandbox.toolchain.remaining import Remaining
@@ -108,7 +108,17 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("GPU_POOLS_DOWNLOADS", "no")
     monkeypatch.setenv("GPU_POOLS_PLUGINS", "found")
+    # `make test` sets it.
+    monkeypatch.delenv("GPU_POOLS_PROGRAMS", raising=False)
     return machine
+
+
+def test_where_nothing_may_be_made_what_is_missing_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.put_go()
+    monkeypatch.setenv("GPU_POOLS_PROGRAMS", "made")
+    with pytest.raises(SandboxError, match=r"helm v\S+, etcd v\S+: not made yet, and GPU_POOLS_PROGRAMS=made"):
+        obtain([program("helm"), program("etcd")], Progress(machine.out))
+    assert not machine.cache.exists()
 
 
 def test_a_program_on_path_is_used(machine: Machine) -> None:

@@ -33,7 +33,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_drift.py": "tests/unit/test_drift.py",
     "tests/engine/test_entra.py": "tests/sandbox/test_attacks_entra.py",
     "tests/engine/test_faults.py": "tests/engine/test_platforms.py",
-    "tests/engine/test_gpu_node.py": "tests/engine/test_real_node.py",
+    "tests/engine/test_gpu_node.py": "tests/sandbox/gpu_node/test_gpu_node.py",
     "tests/engine/test_gpu_models.py": "tests/sandbox/nvml/test_declared.py",
     "tests/engine/test_keys.py": "tests/engine/test_platforms.py",
     "tests/engine/test_lifecycle.py": "tests/engine/test_platforms.py",
@@ -48,7 +48,8 @@ LEFT_OUT: Final = {
     "tests/engine/test_observed.py": "tests/unit/test_observed.py",
     "tests/engine/test_plans.py": "tests/engine/test_platforms.py",
     "tests/engine/test_policy_programs.py": "tests/policies/test_rules.py",
-    "tests/engine/test_real_node_mps.py": "tests/engine/test_real_node.py",
+    "tests/engine/test_real_node.py": "tests/sandbox/real_node/test_parts.py",
+    "tests/engine/test_real_node_mps.py": "tests/sandbox/real_node/test_parts.py",
     "tests/engine/test_release.py": "tests/adopting/test_command.py",
     "tests/engine/test_repair.py": "tests/unit/test_repair.py",
     "tests/engine/test_reverts.py": "tests/engine/test_interruption.py",
@@ -65,7 +66,10 @@ LEFT_OUT: Final = {
     "tests/engine/test_verification.py": "tests/sandbox/machines/test_verified_nodes.py",
     "tests/sandbox/machines/test_nfd_gc.py": "tests/sandbox/machines/test_nfd_worker.py",
     "tests/sandbox/real/test_generated_layouts.py": "tests/sandbox/machines/test_mig.py",
-    "tests/sandbox/real_node/test_private_pull.py": "tests/sandbox/test_private_registry.py",
+    "tests/sandbox/real_node/test_private_pull.py": "tests/sandbox/test_charts.py",
+    "tests/sandbox/real_node/test_real_node.py": "tests/sandbox/real_node/test_parts.py",
+    "tests/sandbox/test_private_registry.py": "tests/sandbox/test_charts.py",
+    "tests/sandbox/test_registry.py": "tests/unit/test_image_answers.py",
     "tests/sandbox/machines/test_real_operator.py": "tests/sandbox/machines/test_operator_on_nodes.py",
 }
 INTERRUPTIONS: Final = "tests/engine/test_interruption.py::test_the_next_run_finishes_what_was_interrupted"
@@ -78,7 +82,6 @@ ENGINE: Final = (
     "packages",
     "platforms",
     "policy_pack",
-    "real_node",
 )
 #: Each kind, as a pattern of the name of a test in `make test`.
 KINDS: Final = {
@@ -93,7 +96,6 @@ KINDS: Final = {
     "an advisory policy": r"engine/test_policy_pack\.py::test_a_stack_makes_a_rule_advisory",
     "an exception of a policy": r"engine/test_policy_pack\.py::test_an_exception_holds",
     "the wheel": r"engine/test_packages\.py::test_the_wheel",
-    "another language": r"engine/test_packages\.py::test_a_yaml_program",
     "the real mig-parted, 7 slices": r"real/test_mig_parted\.py::test_what_the_plan_calls_legal.*\[[abgh]\d+",
     "the real mig-parted refuses": r"real/test_mig_parted\.py::test_what_the_plan_refuses_is_refused\[",
     "the real device plugin": r"real/test_device_plugin\.py::",
@@ -132,13 +134,13 @@ def test_the_engine_runs_some_tests_in_make_test_and_not_most(fast: list[str]) -
 
 
 def test_the_pipeline_runs_both_tiers_each_once() -> None:
-    assert "make test-all PYTEST='venv/bin/python -m tests.again'\n" in (PROJECT / ".ci" / "run").read_text(encoding="utf-8")
-    command = ["make", "--dry-run", "--no-print-directory", "test-all", "PYTEST=pytest"]
+    assert (PROJECT / ".ci" / "run").read_text(encoding="utf-8").endswith("\nmake test-all\n")
+    command = ["make", "--dry-run", "--no-print-directory", "test-all", "MADE=", "PYTEST=pytest"]
     # A make that runs this test hands its own options on.
     told = subprocess.run(
         command, cwd=PROJECT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True
     ).stdout
-    assert re.findall(r"^pytest .*-m (.*)$", told, re.MULTILINE) == ['"not sweep"', "sweep"]
+    assert re.findall(r"^pytest .*-m (.*)$", told, re.MULTILINE) == ['"not sweep"', '"sweep and not night"']
 
 
 @pytest.mark.parametrize(("everything", "outcome"), [("", "skipped"), ("1", "no tests ran")])

@@ -37,7 +37,7 @@ GPUS: Final = 2
 _XID: Final = 8
 
 
-@pytest.fixture(params=these(VERSIONS, ["0.19"]))
+@pytest.fixture(params=these(VERSIONS, ["0.19"], by_day=1))
 def plugin(request: pytest.FixtureRequest, shared_host: GpuHost, plugins: Mapping[str, Path]) -> Iterator[Plugin]:
     (shared_host.folder / "bin" / "nvidia-cuda-mps-control").unlink(missing_ok=True)
     shared_host.show(machine("a100-80gb"))

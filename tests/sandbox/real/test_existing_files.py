@@ -194,7 +194,7 @@ OPERATOR: Final = {
 }
 
 
-@pytest.fixture(params=these(["0.19", "0.17"], ["0.19"]))
+@pytest.fixture(params=these(["0.19", "0.17"], ["0.19"], by_day=1))
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -164,7 +164,7 @@ def check(host: GpuHost, program: Path, case: Case) -> None:
     assert all(key.endswith(".product") for key in refused)
 
 
-@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"]))
+@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"], by_day=1))
 @pytest.mark.parametrize("case", one_of_each(CASES, _kind), ids=lambda case: f"{case.product or case.key}-{case.name}")
 def test_labels_are_predicted(case: Case, version: str, shared_host: GpuHost, plugins: Mapping[str, Path]) -> None:
     check(shared_host, plugins[version] / "gpu-feature-discovery", case)
@@ -198,7 +198,7 @@ def empty(case: Case) -> simulated.Machine:
     return replace(machine, gpus=tuple(partitioned(case.key, gpu, {}) for gpu in machine.gpus))
 
 
-@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"]))
+@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"], by_day=1))
 @pytest.mark.parametrize("machine", [MIXED.machine(), PART.machine(), empty(UNIFORM)], ids=["mixed", "part", "empty"])
 def test_strategy_single_on_anything_but_one_profile_is_labelled_invalid_and_no_error(
     machine: simulated.Machine, version: str, shared_host: GpuHost, plugins: Mapping[str, Path]
@@ -209,7 +209,7 @@ def test_strategy_single_on_anything_but_one_profile_is_labelled_invalid_and_no_
     assert {key: labels[key] for key in INVALID} == INVALID
 
 
-@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"]))
+@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"], by_day=1))
 def test_mps_on_mig_devices_ends_it(version: str, shared_host: GpuHost, plugins: Mapping[str, Path]) -> None:
     shared_host.show(UNIFORM.machine())
     config = SINGLE + "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
@@ -233,7 +233,7 @@ def test_without_mig_the_strategy_of_the_cluster_is_a_label_and_nothing_else(
     assert predicted.items() <= found["mixed"].items()
 
 
-@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"]))
+@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"], by_day=1))
 def test_a_rename_or_devices_of_one_resource_is_ignored_with_a_warning(
     version: str, shared_host: GpuHost, plugins: Mapping[str, Path]
 ) -> None:
@@ -253,7 +253,7 @@ def test_a_rename_or_devices_of_one_resource_is_ignored_with_a_warning(
 WITHOUT_PCI: Final = {"0.19": (0, "unknown"), "0.17": (1, None)}
 
 
-@pytest.mark.parametrize("version", these(WITHOUT_PCI, ["0.19"]))
+@pytest.mark.parametrize("version", these(WITHOUT_PCI, ["0.19"], by_day=1))
 def test_versions_differ_where_the_pci_bus_does_not_show_the_gpus(
     version: str, host: GpuHost, plugins: Mapping[str, Path]
 ) -> None:

@@ -33,7 +33,7 @@ from tests.tiers import these
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 
 NODE: Final = "real-0"
 PODS: Final = "/api/v1/namespaces/default/pods"
@@ -231,7 +231,6 @@ def test_a_kill_leaves_nothing_either(cluster: Path, api: Api, victim: str) -> N
         assert after[what] == value, what
 
 
-@pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(16))
 def test_a_kill_at_any_moment_leaves_nothing(cluster: Path, seed: int) -> None:
     """While it starts, or soon after; with the four above it is killed twenty times."""
@@ -249,7 +248,6 @@ def test_a_kill_at_any_moment_leaves_nothing(cluster: Path, seed: int) -> None:
         assert after[what] == value, what
 
 
-@pytest.mark.sweep
 def test_a_cluster_that_is_erased_takes_its_real_nodes_with_it(cluster: Path, tmp_path: Path) -> None:
     assert cluster.exists()
     folder = tmp_path / "other"
