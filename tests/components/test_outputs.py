@@ -34,6 +34,7 @@ from components import platform as whole
 from components._not_known_yet import not_known_yet
 from components.provider import COMPONENTS
 from gpu_pools.text.errors import InvalidStackError
+from tests.tiers import these
 
 from .conftest import KUBECONFIG
 
@@ -178,13 +179,15 @@ def _problems(component: type[Any], args: Any) -> dict[str, str]:
 
 
 BY_NAME: Final = {component.__name__: component for component in MADE}
+#: In `make test`: a value, a cluster, a pool and what goes into a cluster.
+SOME: Final = ("TimeSlicing", "AksCluster", "MagnumGpuNodePool", "GpuOperator")
 
 
 def test_no_component_is_forgotten() -> None:
     assert set(BY_NAME) == {component.__name__ for component in COMPONENTS}
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", these(BY_NAME, SOME))
 def test_what_must_be_known_says_so_with_its_place(run: Run, name: str) -> None:
     component = BY_NAME[name]
     places = [place for place, is_input in _leaves(_arguments(component)) if not is_input]
@@ -204,7 +207,7 @@ def test_what_must_be_known_says_so_with_its_place(run: Run, name: str) -> None:
     assert run(program).resources == []
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", these(BY_NAME, SOME))
 def test_what_is_typed_as_an_input_takes_an_output(run: Run, name: str) -> None:
     """With an Output there is nothing wrong but what is wrong with its value."""
     component = BY_NAME[name]
@@ -223,7 +226,7 @@ def test_what_is_typed_as_an_input_takes_an_output(run: Run, name: str) -> None:
     run(program)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", these(BY_NAME, SOME))
 def test_what_is_planned_with_must_be_known_in_the_preview(run: Run, name: str) -> None:
     component = BY_NAME[name]
     planned = {"pool", "pools", "sharing", "mig_strategy"}

@@ -80,7 +80,13 @@ def test_neither_programs_nor_network(sandbox: Callable[..., Trial]) -> None:
 def _up_with_nothing(trial: Trial, **environment: str) -> Run:
     """Bring a stack up with an empty cache and nowhere to download from."""
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), NO_PROXY_THERE)
-    nothing = {"GPU_POOLS_CACHE": str(trial.base / "cache"), "KUBEBUILDER_ASSETS": "", "NO_PROXY": "", "no_proxy": "", "GPU_POOLS_PROGRAMS": ""}
+    nothing = {
+        "GPU_POOLS_CACHE": str(trial.base / "cache"),
+        "KUBEBUILDER_ASSETS": "",
+        "NO_PROXY": "",
+        "no_proxy": "",
+        "GPU_POOLS_PROGRAMS": "",
+    }
     return trial.run("up", trial.stack, **proxies, **nothing, **environment)
 
 

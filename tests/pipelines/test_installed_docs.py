@@ -39,6 +39,7 @@ def _ran(command: Sequence[str | Path], folder: Path) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=scaled(300))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_print_what_the_pages_show(installed: Path, tmp_path: Path, page: Path) -> None:
     """But for the names of pages, which are commands there."""

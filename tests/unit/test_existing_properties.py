@@ -153,7 +153,7 @@ _WRAPPERS: list[dict[str, Any]] = [
     },
     {"global": {}, "gpu-operator": {"enabled": True, **_VALUES}},
 ]
-_QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 _CARRIED = re.compile(
     r"sharing\.(timeSlicing|mps)\.(resources\[\d+\]\.(name|replicas)|renameByDefault|failRequestsGreaterThanOne)"
 )
