@@ -319,7 +319,7 @@ class Verification(pulumi.ComponentResource):
         known = pulumi.Output.all(program=args["program"], group=group or "", changer=args.get("changer", by_default))
 
         def spec_of(one: dict[str, str]) -> dict[str, Any]:
-            changer = Changer(one["changer"], _sha256(CHANGER_FILE)) if changes else None
+            changer = Changer(one["changer"] or by_default, _sha256(CHANGER_FILE)) if changes else None
             return verifier_daemon_set_spec(plan, of_pool, one["program"], _sha256(), one["group"], changer)
 
         spec: Any = known.apply(spec_of)

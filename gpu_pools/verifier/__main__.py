@@ -46,15 +46,12 @@ def main(arguments: Sequence[str] | None = None, child: Process | None = None) -
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     plain = read_assert(arguments)
-    if plain is not None:
-        # It takes its first reading while all the rest is loaded.
-        child = child or Process()
-        child.ask()
     options = plain or _parsed(arguments)
-    if not plain or plain.wait:
-        _end_when_told()
     child = child or Process()
+    # It takes its first reading while all the rest is loaded.
     child.ask()
+    if plain is None or plain.wait:
+        _end_when_told()
     try:
         from .child import Reader  # noqa: PLC0415 - see above
         from .commands import run_command  # noqa: PLC0415

@@ -30,7 +30,7 @@ def node_reader(options: Options) -> NodeReader | None:
     """Reads the node's objects; None where Kubernetes is left out.
 
     Raises:
-        UsageError: where this is no pod, or nobody said which node it is on.
+        UsageError: outside a pod, or where the node's name is unknown.
     """
     if options.only:
         return None

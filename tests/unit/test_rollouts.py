@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gpu_pools.verifier.turns import at_once
 
 from components._window import refuses
 from gpu_pools.evidence import changing as shown
@@ -22,6 +21,7 @@ from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError, RefusedError
 from gpu_pools.verifier.changer.steps import Mark
+from gpu_pools.verifier.changer.turns import at_once
 from gpu_pools.verifier.changer.windows import read_window
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
