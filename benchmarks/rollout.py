@@ -20,9 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from gpu_pools.verifier.changer.steps import Target  # noqa: E402
+from gpu_pools.verifier.changer.turns import at_once  # noqa: E402
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL  # noqa: E402
-from gpu_pools.verifier.steps import Target  # noqa: E402
-from gpu_pools.verifier.turns import at_once  # noqa: E402
 from tests.verifier.pool_world import Changer, World  # noqa: E402
 
 NODES = 100

@@ -6,6 +6,7 @@ taken; who looks at the evidence is told of a program that is another all the sa
 """
 
 import asyncio
+from collections.abc import Mapping
 
 import pulumi
 
@@ -19,32 +20,39 @@ from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from . import _log
 
 
-def program_there(sha256: str, kubeconfig: pulumi.Input[str] | None, context: str | None) -> pulumi.Output[str]:
-    """The ConfigMap for the program; known even where the kubeconfig is not, so that a preview shows what refers to it.
+def programs_there(
+    sha256: Mapping[str, str], kubeconfig: pulumi.Input[str] | None, context: str | None
+) -> pulumi.Output[dict[str, str]]:
+    """File -> its ConfigMap; known even where the kubeconfig is not, so that a preview shows what refers to them.
 
     Args:
-        sha256: of the program's file.
+        sha256: of each file.
         kubeconfig: how to reach the cluster; None where nobody said so.
         context: of the kubeconfig; None for its current one.
     """
     if kubeconfig is None:
-        return pulumi.Output.from_input(program_name(sha256))
+        return pulumi.Output.from_input(_first(sha256))
     return pulumi.Output.from_input(_looked_up(sha256, pulumi.Output.from_input(kubeconfig), context))
 
 
-async def _looked_up(sha256: str, kubeconfig: pulumi.Output[str], context: str | None) -> str:
+def _first(sha256: Mapping[str, str]) -> dict[str, str]:
+    return {file: program_name(one, file=file) for file, one in sha256.items()}
+
+
+async def _looked_up(sha256: Mapping[str, str], kubeconfig: pulumi.Output[str], context: str | None) -> dict[str, str]:
     text = await kubeconfig.future()
     if not text:
         # Not known before the cluster is.
-        return program_name(sha256)
+        return _first(sha256)
     try:
-        return await asyncio.to_thread(_place, sha256, text, context)
+        return await asyncio.to_thread(_places, sha256, text, context)
     except EvidenceError as error:
         if not pulumi.runtime.is_dry_run():
             _log.warn(f"Whether somebody has replaced the verifier's program was not looked at: {error.message}")
-        return program_name(sha256)
+        return _first(sha256)
 
 
-def _place(sha256: str, kubeconfig: str, context: str | None) -> str:
+def _places(sha256: Mapping[str, str], kubeconfig: str, context: str | None) -> dict[str, str]:
     with kubeconfig_in(kubeconfig) as path:
-        return program_place(sha256, *Kubectl(path, context).verifiers(VERIFIER_NAMESPACE))
+        config_maps, daemon_sets = Kubectl(path, context).verifiers(VERIFIER_NAMESPACE)
+        return {file: program_place(one, config_maps, daemon_sets, file) for file, one in sha256.items()}

@@ -33,7 +33,7 @@ from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.stack.rollout import Rollout
 from gpu_pools.stack.sharing import Mps
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.windows import opens_in, read_window
+from gpu_pools.verifier.changer.windows import opens_in, read_window
 
 from . import _log
 from ._ask_first import client_of

@@ -348,6 +348,8 @@ class GpuPlatform(pulumi.ComponentResource):
         proven: dict[str, Verification] = {}
         for pool, made in pools.items():
             args: VerificationArgs = {"pool": pool, "program": verifier.program, "kubeconfig": kubeconfig}
+            if reached.get("rollout"):
+                args["changer"] = verifier.changer
             after = _after(opts, [verifier, *made])
             proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=planned, group=groups.get(pool))
             self._objects += proven[pool].objects

@@ -28,10 +28,12 @@ from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof import changer_rights
 from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
 from gpu_pools.proof.verifier_pods import (
+    CHANGER_FILE,
     EXPECTATION_FILE,
     PROGRAM_FILE,
     SERVICE_ACCOUNT,
     VERIFIER_APP,
+    Changer,
     Program,
     expectation_file,
     network_policy_spec,
@@ -54,7 +56,7 @@ from gpu_pools.rendering import node_leaving
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.errors import InvalidStackError, Problem
-from gpu_pools.verifier.archive import archive, digest
+from gpu_pools.verifier.archive import archive, changer, digest
 
 from ._args import PoolLike
 from ._fixed_counts import require_nodes
@@ -62,7 +64,7 @@ from ._helm import privileged_namespace
 from ._known import known_args
 from ._operands_first import operand_hooks
 from ._options import child_options, once_named
-from ._program_there import program_there
+from ._program_there import programs_there
 from ._pull_secret import pull_secret
 from ._recorded_objects import Stored, require_objects
 from ._rolled_out import RolledOut
@@ -84,12 +86,18 @@ def program_file() -> bytes:
 
 
 @lru_cache(maxsize=1)
+def changer_file() -> bytes:
+    """The file of what changes nodes."""
+    return changer()
+
+
+@lru_cache(maxsize=1)
 def _digest() -> str:
     return digest()
 
 
-def _sha256() -> str:
-    return hashlib.sha256(program_file()).hexdigest()
+def _sha256(file: str = PROGRAM_FILE) -> str:
+    return hashlib.sha256(program_file() if file == PROGRAM_FILE else changer_file()).hexdigest()
 
 
 class VerifierArgs(TypedDict):
@@ -118,6 +126,8 @@ class Verifier(pulumi.ComponentResource):
     """The ConfigMap of the program; its name changes with the program."""
     digest: pulumi.Output[str]
     """The digest of the program, by which its reports name it."""
+    changer: pulumi.Output[str]
+    """The ConfigMap of what changes nodes; its name changes with that, and is empty where no pool has `rollout`."""
 
     def __init__(self, name: str, args: VerifierArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make namespace, program, account, rights and policy.
@@ -156,11 +166,18 @@ class Verifier(pulumi.ComponentResource):
         if args.get("leaving", False):
             self._leaving(name, inside)
         # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
-        self.program = program_there(_sha256(), args.get("kubeconfig"), args.get("context"))
+        files = [PROGRAM_FILE, *([CHANGER_FILE] if changers else [])]
+        places = programs_there({file: _sha256(file) for file in files}, args.get("kubeconfig"), args.get("context"))
+        self.program = places.apply(lambda known: known[PROGRAM_FILE])
+        self.changer = places.apply(lambda known: known.get(CHANGER_FILE, ""))
         self.digest = pulumi.Output.from_input(_digest())
-        self._program(name, child_options(self, opts, depends_on=[namespace]))
+        self._program(name, self.program, PROGRAM_FILE, program_file(), child_options(self, opts, depends_on=[namespace]))
+        if changers:
+            self._program(name, self.changer, CHANGER_FILE, changer_file(), child_options(self, opts, depends_on=[namespace]))
         pull_secret(name, VERIFIER_NAMESPACE, registry, inside)
-        self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
+        self.register_outputs(
+            {"namespace": self.namespace, "program": self.program, "digest": self.digest, "changer": self.changer}
+        )
 
     def _changers(self, name: str, inside: pulumi.ResourceOptions, opts: pulumi.ResourceOptions, *, mps: bool) -> None:
         """The account of pools with `rollout`, and what it may do beside: its policy first, as above."""
@@ -214,12 +231,13 @@ class Verifier(pulumi.ComponentResource):
                 f"{name}-role-binding-{namespace}", metadata=metadata, role_ref=_reference("Role"), subjects=subjects, opts=opts
             )
 
-    def _program(self, name: str, opts: pulumi.ResourceOptions) -> None:
+    @staticmethod
+    def _program(name: str, place: pulumi.Output[str], file: str, content: bytes, opts: pulumi.ResourceOptions) -> None:
         # Another program is another resource: the old one stays until the pods have left it.
         ConfigMap(
-            f"{name}-{program_name(_sha256())}",
-            metadata={"name": self.program, "namespace": VERIFIER_NAMESPACE},
-            binary_data={PROGRAM_FILE: base64.b64encode(program_file()).decode("ascii")},
+            f"{name}-{program_name(_sha256(file), file=file)}",
+            metadata={"name": place, "namespace": VERIFIER_NAMESPACE},
+            binary_data={file: base64.b64encode(content).decode("ascii")},
             immutable=True,
             opts=opts,
         )
@@ -237,6 +255,8 @@ class VerificationArgs(TypedDict):
     """The pool's name."""
     program: pulumi.Input[str]
     """The ConfigMap of the program: `program` of a Verifier, which must be among `depends_on`."""
+    changer: NotRequired[pulumi.Input[str]]
+    """The ConfigMap of what changes nodes: `changer` of that Verifier. Of a pool with `rollout`; by default the one it makes."""
     pools: NotRequired[list[pulumi.Input[PoolLike]]]
     """All GPU pools of the cluster, as of a GpuOperator."""
     config: NotRequired[Config]
@@ -294,8 +314,15 @@ class Verification(pulumi.ComponentResource):
         seconds = plan.settings.verification.deadline_seconds
         least = seconds + max(_LEAST_SLACK_SECONDS, seconds // 2)
         limit = max(least, rollout_seconds(of_pool, plan.settings.verification))
-        known = pulumi.Output.all(program=args["program"], group=group or "")
-        spec: Any = known.apply(lambda one: verifier_daemon_set_spec(plan, of_pool, one["program"], _sha256(), one["group"]))
+        changes = of_pool.pool.rollout is not None
+        by_default = program_name(_sha256(CHANGER_FILE), file=CHANGER_FILE)
+        known = pulumi.Output.all(program=args["program"], group=group or "", changer=args.get("changer", by_default))
+
+        def spec_of(one: dict[str, str]) -> dict[str, Any]:
+            changer = Changer(one["changer"] or by_default, _sha256(CHANGER_FILE)) if changes else None
+            return verifier_daemon_set_spec(plan, of_pool, one["program"], _sha256(), one["group"], changer)
+
+        spec: Any = known.apply(spec_of)
         pool_reports = known.apply(
             lambda one: reports(plan, deployed_program(one["program"]), of_pool.name, {of_pool.name: one["group"]})
         )
@@ -341,8 +368,8 @@ class Verification(pulumi.ComponentResource):
             context = getattr(plan.settings.cluster, "context", None)
             require_nodes(plan, [self.proof.id], (kubeconfig, context), named, of_pool.name)
             require_objects(self.objects, (kubeconfig, context))
-        place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
-        self.expectation = pulumi.Output.from_input(place)
+        written = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
+        self.expectation = pulumi.Output.from_input(written)
         self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": verifier_selector(of_pool)})
         self.register_outputs({"expectation": self.expectation, "reports": self.reports})
 

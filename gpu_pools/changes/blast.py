@@ -15,7 +15,7 @@ from gpu_pools.hardware.prices import HOURS_PER_MONTH
 from gpu_pools.plan.node_price import node_price
 from gpu_pools.plan.version_steps import operator_step, refusal
 from gpu_pools.rendering.node_leaving import gives_back
-from gpu_pools.verifier.turns import at_once
+from gpu_pools.verifier.changer.turns import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

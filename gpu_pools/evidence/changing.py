@@ -11,7 +11,7 @@ from gpu_pools.text.nested import at
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: As gpu_pools/verifier/living_node.py writes it.
+#: As gpu_pools/verifier/changer/living_node.py writes it.
 ANNOTATION: Final = "gpu-pools/change"
 
 

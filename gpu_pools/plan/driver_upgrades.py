@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.plan.driver_pods import told_version
 from gpu_pools.text.nested import at
-from gpu_pools.verifier.turns import at_once
+from gpu_pools.verifier.changer.turns import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

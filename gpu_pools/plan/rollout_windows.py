@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.text.errors import Problem
+from gpu_pools.verifier.changer.windows import opens_in, read_window
 from gpu_pools.verifier.moments import moment
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
-from gpu_pools.verifier.windows import opens_in, read_window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
-from gpu_pools.verifier.turns import at_once
+from gpu_pools.verifier.changer.turns import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,27 +22,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-def program_place(sha256: str, config_maps: Iterable[Mapping[str, Any]], daemon_sets: Iterable[Mapping[str, Any]]) -> str:
+def program_place(
+    sha256: str, config_maps: Iterable[Mapping[str, Any]], daemon_sets: Iterable[Mapping[str, Any]], file: str = PROGRAM_FILE
+) -> str:
     """The name of the ConfigMap.
 
     Args:
         sha256: of the program's file.
         config_maps: those of the verifiers' namespace, as the API has them.
         daemon_sets: the same of the DaemonSets, which run what was deployed last.
+        file: which one it is: the verifier, or what changes nodes.
     """
-    there = {str(_part(one, "metadata").get("name")): program_sha256(_part(one, "binaryData")) for one in config_maps}
+    there = {str(_part(one, "metadata").get("name")): program_sha256(_part(one, "binaryData"), file) for one in config_maps}
     mounted = {name for one in daemon_sets for name in _mounted(one)}
-    turns = (re.fullmatch(rf"{program_name(sha256)}(?:-(\d{{1,6}}))?", name) for name in mounted)
+    turns = (re.fullmatch(rf"{program_name(sha256, file=file)}(?:-(\d{{1,6}}))?", name) for name in mounted)
     turn = max((int(found[1] or 0) for found in turns if found), default=0)
-    while not _free(program_name(sha256, turn), sha256, there, mounted):
+    while not _free(program_name(sha256, turn, file), sha256, there, mounted):
         turn += 1
-    return program_name(sha256, turn)
+    return program_name(sha256, turn, file)
 
 
-def program_sha256(binary_data: Mapping[str, Any]) -> str | None:
-    """SHA-256 of the program's file in the ``binaryData`` of a ConfigMap; None where there is none."""
+def program_sha256(binary_data: Mapping[str, Any], file: str = PROGRAM_FILE) -> str | None:
+    """SHA-256 of a program's file in the ``binaryData`` of a ConfigMap; None where there is none."""
     try:
-        return hashlib.sha256(base64.b64decode(str(binary_data[PROGRAM_FILE]), validate=True)).hexdigest()
+        return hashlib.sha256(base64.b64decode(str(binary_data[file]), validate=True)).hexdigest()
     except (KeyError, ValueError):
         return None
 

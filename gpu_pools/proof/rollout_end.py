@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.text.harmless import line
+from gpu_pools.verifier.changer.living_node import ANNOTATION
+from gpu_pools.verifier.changer.steps import Mark, begun, read_mark
+from gpu_pools.verifier.changer.turns import at_once
 from gpu_pools.verifier.findings import Verdict
-from gpu_pools.verifier.living_node import ANNOTATION
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
-from gpu_pools.verifier.steps import Mark, begun, read_mark
-from gpu_pools.verifier.turns import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,9 @@ An init container asserts until the expectation holds or the deadline passes; th
 termination message that Kubernetes keeps, and it begins anew. The main container watches from then on, and
 is ready as long as the node holds. Both write each verdict as a condition of the node.
 
-With ``rollout`` the DaemonSet is the rollout, too: it replaces as many pods at once as nodes may change, an init container before
-the proof changes the node, and one after it gives the node back (gpu_pools/verifier/change.py).
+With ``rollout`` the DaemonSet is the rollout, too: it replaces as many pods at once as nodes may change, an init container
+before the proof changes the node, and one after it gives the node back (gpu_pools/verifier/changer/change.py). What they run
+for that is a second file in a ConfigMap of its own. Other pools do not mount it, so their pods stay when it changes.
 
 NVML without an advertised GPU: the pod asks for none, so nothing of the node's resources is used up. It takes the operator's own
 runtime class, which is there on nodes with the toolkit, with CDI and with a driver of the image alike, since the device plugin
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 VERIFIER_APP: Final = "gpu-pools-verifier"
 SERVICE_ACCOUNT: Final = "verifier"
 PROGRAM_FILE: Final = "verifier.pyz"
+CHANGER_FILE: Final = "changer.pyz"
 EXPECTATION_FILE: Final = "expectation.json"
 #: Annotation of the pods: the chart whose operands they hold to the declaration.
 OPERATOR_NOTE: Final = "gpu-pools/operator"
@@ -59,6 +61,7 @@ PORT: Final = 9409
 METRICS_LABEL: Final = ("gpu-pools/metrics", "true")
 _FOLDER: Final = "/run/gpu-pools"
 _PROGRAM: Final = f"{_FOLDER}/program"
+_CHANGER: Final = f"{_FOLDER}/changer"
 _EXPECTATION: Final = f"{_FOLDER}/expectation"
 _TERMINATION_LOG: Final = f"{_FOLDER}/termination-log"
 _PROCESSES: Final = f"{_FOLDER}/processes"
@@ -122,14 +125,28 @@ class Program:
     sha256: str
 
 
-def program_name(sha256: str, turn: int = 0) -> str:
-    """The ConfigMap that holds the verifier of those bytes.
+@dataclass(frozen=True)
+class Changer:
+    """What changes nodes, as a cluster with pools that have a ``rollout`` has it.
+
+    Attributes:
+        config_map: holds its file.
+        sha256: of the file's bytes.
+    """
+
+    config_map: str
+    sha256: str
+
+
+def program_name(sha256: str, turn: int = 0, file: str = PROGRAM_FILE) -> str:
+    """The ConfigMap that holds the file of those bytes: of the verifier, or of what changes nodes.
 
     Args:
         sha256: of the file.
         turn: how many of that name were found to hold something else (gpu_pools/proof/program_place.py).
+        file: which one.
     """
-    return f"verifier-{sha256[:_DIGITS]}" + (f"-{turn}" if turn else "")
+    return f"{file.partition('.')[0]}-{sha256[:_DIGITS]}" + (f"-{turn}" if turn else "")
 
 
 def verifier_labels(planned: PoolPlan) -> dict[str, str]:
@@ -142,7 +159,9 @@ def verifier_selector(planned: PoolPlan) -> str:
     return ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items())
 
 
-def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group: str = "") -> dict[str, Any]:
+def verifier_daemon_set_spec(
+    plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group: str = "", changer: Changer | None = None
+) -> dict[str, Any]:
     """The ``spec`` of the DaemonSet that verifies the pool's nodes.
 
     Args:
@@ -151,9 +170,10 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha
         config_map: holds the verifier.
         sha256: of its file, without which nothing there is run.
         group: of a pool with ``replace`` on Magnum what its node group is called.
+        changer: what changes nodes; only pools with a ``rollout`` have it, and they need it.
 
     Raises:
-        ValueError: for a Magnum section without driver.
+        ValueError: for a Magnum section without driver, or a pool with a ``rollout`` and nothing that changes nodes.
     """
     labels, rollout, renewed_by = verifier_labels(planned), planned.pool.rollout, wanted(plan, planned)
     # What another operator renews, or another variable of the driver, a node depends on: so its nodes are proven anew, also where
@@ -164,11 +184,12 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha
     return {
         "selector": {"matchLabels": labels},
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": rollout.max_unavailable if rollout else "100%"}},
-        "template": {"metadata": metadata, "spec": _pod_spec(plan, planned, config_map, sha256, group)},
+        "template": {"metadata": metadata, "spec": _pod_spec(plan, planned, (config_map, sha256), group, changer)},
     }
 
 
-def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group: str) -> dict[str, Any]:
+def _pod_spec(plan: Plan, planned: PoolPlan, program: tuple[str, str], group: str, changer: Changer | None) -> dict[str, Any]:
+    config_map, sha256 = program
     settings, expectation = plan.settings.verification, expectation_file(plan, planned)
     wait = ["--wait", str(settings.deadline_seconds), "--every", str(_EVERY_SECONDS), "--termination-log", _TERMINATION_LOG]
     watch = ["--interval", str(settings.interval_seconds), "--listen", f"$(POD_IP):{PORT}"]
@@ -184,6 +205,9 @@ def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group
         "terminationMessagePath": _TERMINATION_LOG,
         "volumeMounts": mounts,
     }
+    changing = _with_changer(common, planned, (f"{_PROGRAM}/{PROGRAM_FILE}", sha256), changer)
+    if changer and planned.pool.rollout:
+        volumes.append(_config_map_volume("changer", changer.config_map))
     document = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--expect-sha256", expectation.sha256]
     document += ["--processes", _PROCESSES]
     expect = [*document, "--mark"]
@@ -201,10 +225,11 @@ def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group
             planned.pool.rollout,
             restarts_mps(plan, planned),
             {"name": "assert", **common, "args": ["assert", *expect, *wait]},
+            changing,
             [*document, "--termination-log", _TERMINATION_LOG],
             settings.deadline_seconds,
         ),
-        "containers": [{"name": "watch", **common, "args": ["watch", *expect, *watch], **_served()}],
+        "containers": [{"name": "watch", **changing, "args": ["watch", *expect, *watch], **_served()}],
         "volumes": volumes,
     }
 
@@ -218,6 +243,7 @@ def _in_turn(
     rollout: Rollout | None,
     mps: bool,  # noqa: FBT001 - said where it is called
     proof: dict[str, Any],
+    changing: dict[str, Any],
     document: list[str],
     deadline_seconds: int,
 ) -> list[dict[str, Any]]:
@@ -228,8 +254,27 @@ def _in_turn(
     manner = ["--drain", str(rollout.drain_seconds), "--staying", rollout.pods_that_stay, "--wait", str(deadline_seconds)]
     manner += ["--restart-mps"] if mps else []
     manner += [word for window in rollout.windows for word in ("--window", str(window))]
-    change = {**proof, "name": "change", "args": ["change", *turns, *manner]}
-    return [change, proof, {**proof, "name": "release", "args": ["release", *turns]}]
+    change = {"name": "change", **changing, "args": ["change", *turns, *manner]}
+    return [change, proof, {"name": "release", **changing, "args": ["release", *turns]}]
+
+
+def _with_changer(common: dict[str, Any], planned: PoolPlan, program: tuple[str, str], changer: Changer | None) -> dict[str, Any]:
+    """What containers have in common that change nodes; the proof needs no more than the verifier."""
+    if planned.pool.rollout is None:
+        return common
+    if changer is None:
+        message = f"pool {planned.name} has a rollout, and nobody said where what changes nodes is"
+        raise ValueError(message)
+    added = [(f"{_CHANGER}/{CHANGER_FILE}", changer.sha256)]
+    return {
+        **common,
+        "command": start_command(*program, _TERMINATION_LOG, added),
+        "volumeMounts": [*common["volumeMounts"], {"name": "changer", "mountPath": _CHANGER, "readOnly": True}],
+    }
+
+
+def _config_map_volume(name: str, config_map: str) -> dict[str, Any]:
+    return {"name": name, "configMap": {"name": config_map, "defaultMode": _READ_ONLY}}
 
 
 def _confinement(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
@@ -290,9 +335,7 @@ def _volumes(config_map: str, expectation: str, *, mps: bool) -> tuple[list[dict
     """(mounts, volumes)."""
     files: Mapping[str, tuple[str, str]] = {"program": (_PROGRAM, config_map), "expectation": (_EXPECTATION, expectation)}
     mounts: list[dict[str, Any]] = [{"name": name, "mountPath": path, "readOnly": True} for name, (path, _) in files.items()]
-    volumes: list[dict[str, Any]] = [
-        {"name": name, "configMap": {"name": config_map, "defaultMode": _READ_ONLY}} for name, (_, config_map) in files.items()
-    ]
+    volumes: list[dict[str, Any]] = [_config_map_volume(name, config_map) for name, (_, config_map) in files.items()]
     mounts.append({"name": "processes", "mountPath": _PROCESSES, "readOnly": True})
     volumes.append({"name": "processes", "hostPath": {"path": "/proc", "type": "Directory"}})
     if mps:

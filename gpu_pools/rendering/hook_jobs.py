@@ -24,7 +24,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _NOBODY: Final = 65534
 #: What the programs share, in the order in which one needs the other; the lines that import it are left out.
 _SHARED: Final = ("pod_api.py", "node_traces.py")
-_IMPORT: Final = re.compile(r"^from gpu_pools\.(?:rendering|verifier)\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+_IMPORT: Final = re.compile(r"^from gpu_pools\.(?:rendering|verifier(?:\.changer)?)\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 _FUTURE: Final = "from __future__ import annotations\n"
 _DAY_SECONDS: Final = 86400
 

@@ -31,7 +31,7 @@ from gpu_pools.rendering.node_traces import (
     take_condition,
 )
 from gpu_pools.rendering.pod_api import request
-from gpu_pools.verifier.nfd_rules import names_of_setters
+from gpu_pools.verifier.changer.nfd_rules import names_of_setters
 from gpu_pools.verifier.quantities import read_count
 
 OFF = "all-disabled"

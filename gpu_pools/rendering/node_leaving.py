@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "gpu-pools-leave"
 #: What its program needs of the verifier's package.
-READERS: Final = ("quantities.py", "nfd_rules.py")
+READERS: Final = ("quantities.py", "changer/nfd_rules.py")
 #: Of pools that are declared no longer.
 REMOVED: Final = f"{NAME}-removed-pools"
 #: Longer than the program allows itself, and shorter than Helm is given (components/_helm.py).

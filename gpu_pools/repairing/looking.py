@@ -24,13 +24,13 @@ from gpu_pools.repairing.ways import APPS, Finding, Way
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.causes import cause
+from gpu_pools.verifier.changer.living_node import ANNOTATION as CHANGING
+from gpu_pools.verifier.changer.living_node import LivingNode, as_holder, holders_among, is_over, read_pods
+from gpu_pools.verifier.changer.owners import Owners
+from gpu_pools.verifier.changer.steps import hangs, is_paused, wrong_labels
 from gpu_pools.verifier.expectation import parse_expectation
-from gpu_pools.verifier.living_node import ANNOTATION as CHANGING
-from gpu_pools.verifier.living_node import LivingNode, as_holder, holders_among, is_over, read_pods
 from gpu_pools.verifier.marks import changed_label
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
-from gpu_pools.verifier.owners import Owners
-from gpu_pools.verifier.steps import hangs, is_paused, wrong_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,14 +16,14 @@ from gpu_pools.repairing.looking import NoNodeError
 from gpu_pools.repairing.steps import Step, begun, looked, next_step
 from gpu_pools.repairing.ways import Way
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.living_node import despite_others
+from gpu_pools.verifier.changer.living_node import despite_others
 from gpu_pools.verifier.moments import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from gpu_pools.repairing.looking import Look, Looker
-    from gpu_pools.verifier.steps import Holder
+    from gpu_pools.verifier.changer.steps import Holder
 
 _POLL_SECONDS: Final = 2.0
 #: Between two requests to evict the same pods, and between two looks at what takes long.

@@ -1,6 +1,6 @@
 """How a pool's living nodes change: a mapping ``rollout`` of the pool, with which they do so in place and a few at a time.
 
-Only settings. What is done on a node is in gpu_pools/verifier/change.py, and decided in gpu_pools/verifier/steps.py. Windows
+Only settings. What is done on a node is in gpu_pools/verifier/changer/change.py, and decided in steps.py beside it. Windows
 have the words of an AKS cluster's `maintenance`, without what needs a calendar (`every`, `startDate`).
 """
 
@@ -13,7 +13,7 @@ from typing import Final, Literal
 from gpu_pools.stack.fields import Kind, Row, one_of, read, read_inner, row, text, whole_number
 from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import show
-from gpu_pools.verifier.windows import DAYS, written
+from gpu_pools.verifier.changer.windows import DAYS, written
 
 #: What becomes of a change where pods do not go in time.
 Staying = Literal["wait", "stop", "delete"]

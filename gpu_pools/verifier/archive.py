@@ -1,13 +1,16 @@
-"""The verifier as one file: a zip that Python runs, small enough for a ConfigMap.
+"""The verifier as one file: a zip that Python runs, small enough for a ConfigMap. And what changes nodes as a second one.
+
+The second file has the package `changer` of the verifier's package and nothing else; only pools with a rollout load it.
 
 The same sources give the same bytes: entries are sorted, their times fixed, and nothing of this machine is in them but how
 its zlib compresses and its Python's bytecode; names therefore take `digest`, which depends on neither. Of pynvml as it is
-installed here goes in what the verifier uses, its text unchanged, with its BSD licence. This module is not part of what it
-builds.
+installed here go in the structs that the verifier uses, their text unchanged, with its BSD licence. This module is not part of
+what it builds.
 
-Beside each source is its bytecode (PEP 552): loading it takes much less time than compiling. A Python of another version, or
-one that finds another source beside it, passes it over and takes the source.
-`python -m gpu_pools.verifier.archive FILE` writes the file.
+What every assertion loads has its bytecode beside it (PEP 552), which takes half the time of compiling. A Python of another
+version, or one that finds another source beside it, passes it over and takes the source. All the rest takes so long to load or is
+needed so seldom that bytecode would only make the file larger.
+`python -m gpu_pools.verifier.archive FILE` writes the file, `--changer FILE` the second one.
 """
 
 from __future__ import annotations
@@ -30,23 +33,35 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType
 
-#: So that it fits a ConfigMap: etcd takes 1.5 MiB, a ConfigMap 1 MiB, base64 a third more.
+#: Of each file, so that it fits a ConfigMap: etcd takes 1.5 MiB, a ConfigMap 1 MiB, base64 a third more.
 MOST_BYTES: Final = 400 * 1024
 _SOURCES: Final = Path(__file__).parent
 _LEFT_OUT: Final = ("archive.py", "part.py")
-#: What gpu_pools/verifier/nvml.py uses of pynvml, as attributes or, for functions, as text.
-_USED: Final = re.compile(r"\b(?:nvml[A-Z]\w*|NVML\w+|c_nvml\w+)")
-#: pynvml makes a class of each by its name.
-_ERRORS: Final = "NVML_ERROR_"
+#: Who uses pynvml, and how that is seen.
+_USERS: Final = ("nvml.py", "nvml_calls.py")
+_USED: Final = re.compile(r"\bpynvml\.(\w+)")
 #: Exit code 1 would say that the node differs.
 _MAIN: Final = '''\
 """Runs the verifier."""
 
 import sys
+from zipimport import zipimporter
 
 if sys.version_info < (3, 11):
     sys.stderr.write("cannot tell: the verifier needs Python 3.11 or newer\\n")
     sys.exit(2)
+
+
+class Importer(zipimporter):
+    """Compiles each module once: that of Python 3.11 to 3.14 does so a first time to say where its file is (get_filename)."""
+
+    def get_filename(self, fullname):
+        end = "/__init__.py" if self.is_package(fullname) else ".py"
+        return f"{self.archive}/{self.prefix}{fullname.rpartition('.')[2]}{end}"
+
+
+sys.path_hooks.insert(0, Importer)
+sys.path_importer_cache.pop(sys.path[0], None)
 
 from verifier.start import end, run
 
@@ -57,6 +72,14 @@ _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _READABLE: Final = 0o644 << 16
 #: Of pynvml.py in the release that requirements.txt pins: another one would go to every node.
 _PYNVML: Final = ("nvidia-ml-py==13.615.71", "2828e66b483bec218f461314f6da96c1e56330ed4b297a20b3444b4c43cdd14e")
+#: Modules that every assertion loads; a test compares them with what one has loaded.
+ASSERTED: Final = frozenset(
+    (
+        *("__init__", "__main__", "child", "commands", "compare_gpus", "documents", "expectation", "findings", "layout"),
+        *("mps_daemons", "names", "nvml", "nvml_calls", "observation", "options", "plain", "process", "reading", "records"),
+        *("report", "serve", "sources", "start"),
+    )
+)
 #: PEP 552: the bytecode belongs to a source of this hash, which is to be compared.
 _CHECKED: Final = (0b11).to_bytes(4, "little")
 #: Without references to equal objects, which depend on what else the process holds.
@@ -65,15 +88,27 @@ _SHEBANG: Final = b"#!/usr/bin/env python3\n"
 
 
 def archive() -> bytes:
-    """The file.
+    """The verifier.
 
     Raises:
         ModuleNotFoundError: when pynvml (nvidia-ml-py) is not installed here.
         ValueError: when it became too large for a ConfigMap, or pynvml is another one than is pinned.
     """
+    return _packed(_entries())
+
+
+def changer() -> bytes:
+    """What changes nodes; of no use without the verifier.
+
+    Raises:
+        ValueError: when it became too large for a ConfigMap.
+    """
+    return _packed(_sources("changer"))
+
+
+def _packed(entries: Sequence[tuple[str, bytes]]) -> bytes:
     packed = io.BytesIO()
     packed.write(_SHEBANG)
-    entries = _entries()
     with zipfile.ZipFile(packed, "w") as target:
         for name, content in sorted([*entries, *_bytecode(entries)]):
             entry = zipfile.ZipInfo(name, _TIME)
@@ -82,7 +117,7 @@ def archive() -> bytes:
             target.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
     made = packed.getvalue()
     if len(made) > MOST_BYTES:
-        message = f"the verifier has {len(made)} bytes, more than {MOST_BYTES}"
+        message = f"a file for the nodes has {len(made)} bytes, more than {MOST_BYTES}"
         raise ValueError(message)
     return made
 
@@ -101,6 +136,7 @@ def _bytecode(entries: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     return [
         (f"{name}c", MAGIC_NUMBER + _CHECKED + source_hash(content) + marshal.dumps(_code(name, content), _MARSHAL_VERSION))
         for name, content in entries
+        if name in {"__main__.py", "pynvml.py", *(f"verifier/{module}.py" for module in ASSERTED)}
     ]
 
 
@@ -111,11 +147,15 @@ def _code(name: str, content: bytes) -> CodeType:
 
 def _entries() -> list[tuple[str, bytes]]:
     """(name, content), sorted by name."""
-    entries = {"__main__.py": _MAIN.encode(), "pynvml.py": _pynvml().encode()}
-    for path in _SOURCES.glob("*.py"):
-        if path.name not in _LEFT_OUT:
-            entries[f"verifier/{path.name}"] = path.read_bytes()
-    return sorted(entries.items())
+    return sorted([("__main__.py", _MAIN.encode()), ("pynvml.py", _pynvml().encode()), *_sources("")])
+
+
+def _sources(folder: str) -> list[tuple[str, bytes]]:
+    """The modules of a folder of this package, those below it not among them."""
+    paths = sorted((_SOURCES / folder).glob("*.py"))
+    return [
+        (f"verifier/{path.relative_to(_SOURCES).as_posix()}", path.read_bytes()) for path in paths if path.name not in _LEFT_OUT
+    ]
 
 
 def _pynvml() -> str:
@@ -128,17 +168,21 @@ def _pynvml() -> str:
     if hashlib.sha256(content).hexdigest() != expected:
         message = f"{found.origin} is not the pynvml that is reviewed for the nodes: pip install --force-reinstall {pinned}"
         raise ValueError(message)
-    used = set(_USED.findall((_SOURCES / "nvml.py").read_text(encoding="utf-8")))
-    return part_of(content.decode("utf-8"), lambda name: name in used or name.startswith(_ERRORS))
+    used = {name for user in _USERS for name in _USED.findall((_SOURCES / user).read_text(encoding="utf-8"))}
+    return part_of(content.decode("utf-8"), used.__contains__, effects=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the file; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m gpu_pools.verifier.archive", description="Write the verifier as one file.")
     parser.add_argument("file", type=Path, help="e.g. verifier.pyz")
-    path: Path = parser.parse_args(arguments).file
-    path.write_bytes(archive())
-    path.chmod(0o755)
+    about = "write what changes nodes as well, e.g. changer.pyz"
+    parser.add_argument("--changer", type=Path, metavar="FILE", help=about)
+    options = parser.parse_args(arguments)
+    options.file.write_bytes(archive())
+    options.file.chmod(0o755)
+    if options.changer:
+        options.changer.write_bytes(changer())
     return 0
 
 

@@ -7,12 +7,13 @@ killed; it is then left alone, and no other one is started beside it.
 
 from __future__ import annotations
 
-import json
-from typing import Final
-
-from .documents import DocumentError, read
+from .documents import DocumentError, parse_json, read
 from .process import ANSWER, Process
 from .reading import Hung, Reading, Unreadable
+
+TYPE_CHECKING = False  # typing takes time to load
+if TYPE_CHECKING:
+    from typing import Final
 
 DEFAULT_SECONDS: Final = 30.0
 _KILL_SECONDS: Final = 2.0
@@ -32,8 +33,18 @@ class Reader:
         self._child = child
         self._stuck: Hung | None = None
 
-    def read(self) -> Reading | Hung | Unreadable:
-        """What NVML says now."""
+    def ask(self) -> None:
+        """Have a child begin to read, where none hangs; `read` takes the answer."""
+        if self._stuck is None:
+            self._child = self._child or Process()
+            self._child.ask()
+
+    def read(self, *, again: bool = False) -> Reading | Hung | Unreadable:
+        """What NVML says now.
+
+        Args:
+            again: that the next reading begins at once, while this one is looked at.
+        """
         if self._stuck is not None:
             if self._child is not None and not self._child.ends(0):
                 return self._stuck
@@ -44,6 +55,8 @@ class Reader:
         if not in_time:
             return self._hung(child, lines)
         if lines and lines[-1].startswith(ANSWER.decode()):
+            if again:
+                child.ask()
             return _reading(lines[-1])
         if not child.ends(_KILL_SECONDS):
             return self._hung(child, lines)
@@ -76,7 +89,7 @@ class Reader:
 
 def _reading(answer: str) -> Reading | Unreadable:
     try:
-        return read(Reading, json.loads(answer))
+        return read(Reading, parse_json(answer))
     except (ValueError, DocumentError) as error:
         return Unreadable(f"the process that reads NVML gave no reading: {error}")
 

@@ -6,18 +6,15 @@ a missing permission is not, and "not supported" is neither unless the declarati
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections import Counter
-from typing import TYPE_CHECKING, Final
-
 from .findings import Where
 from .layout import instance_name, instances_by_profile, profiles_by_id, why_illegal
 from .names import LOADER
 from .reading import Failed, Gpu, Hung, Mode, Reading, RemappedRows, Unreadable
 
+TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Final
 
     from .expectation import Expectation, GpuExpectation
     from .findings import Findings
@@ -109,12 +106,17 @@ def _compare(expected: Expectation, reading: Reading, findings: Findings) -> Non
     # Surplus GPUs are compared with what is declared of the last.
     declared = {gpu.index: expected.gpus[min(gpu.index, expected.count - 1)] for gpu in reading.gpus}
     right = {
-        gpu.index: instances_by_profile(gpu, expected.profiles) == Counter(declared[gpu.index].instances)
+        gpu.index: instances_by_profile(gpu, expected.profiles) == _present(declared[gpu.index].instances)
         for gpu in reading.gpus
         if declared[gpu.index].instances
     }
     for gpu in reading.gpus:
         _compare_gpu(expected, declared[gpu.index] if comparable else None, gpu, right, findings)
+
+
+def _present(counts: Mapping[str, int]) -> dict[str, int]:
+    """Without what there is none of."""
+    return {name: count for name, count in counts.items() if count}
 
 
 def _compare_driver(wanted: str | None, found: str | Failed, findings: Findings) -> None:
@@ -134,7 +136,9 @@ def _at_least(minimum: str | None, found: str | Failed, what: str, findings: Fin
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text))
+    """Its numbers, whatever is between them."""
+    parts = "".join(character if character.isdecimal() else " " for character in text).split()
+    return tuple(map(int, parts))
 
 
 # --- one GPU ----------------------------------------------------------------------------------------------
@@ -183,10 +187,10 @@ def _judge_errors(where: Where, gpu: Gpu, findings: Findings) -> bool:
 
 def _errors_of(gpu: Gpu) -> Iterator[tuple[str, Failed]]:
     """(field, error), wherever there is one."""
-    for field in dataclasses.fields(Gpu):
-        value = getattr(gpu, field.name)
+    for field in Gpu.record_fields:
+        value = getattr(gpu, field)
         if isinstance(value, Failed):
-            yield field.name, value
+            yield field, value
     for profile in () if isinstance(gpu.profiles, Failed) else gpu.profiles:
         if isinstance(profile.placements, Failed):
             yield "placements", profile.placements

@@ -1,21 +1,28 @@
-"""Frozen dataclasses from JSON and back.
+"""Records, which are frozen classes of fields, from JSON and back.
 
 Reading is strict: a field that is missing, unknown or of another type is a problem, and all problems come out at once, each
-with its path. Fields are camelCase in JSON. A union of dataclasses is decided by the fields that are there. Nothing here
+with its path. Fields are camelCase in JSON. A union of records is decided by the fields that are there. Nothing here
 knows what the documents mean.
+
+Each assertion loads this, so it makes do without typing, dataclasses and json, which take longer to load than all the rest.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, TypeVar
+import sys
 
-_Document = TypeVar("_Document")
+from .records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    _Document = TypeVar("_Document")
 _ENDING = {"mib": "MiB"}
+_Union = type(int | str)
+_NoneType = type(None)
+#: Class -> name in JSON -> (attribute, type), once it has been asked for.
+_KNOWN: dict[Any, dict[str, tuple[str, Any]]] = {}
 
 
 class DocumentError(Exception):
@@ -36,14 +43,48 @@ def read(kind: type[_Document], value: object) -> _Document:
     document = _read(kind, value, "", problems)
     if problems:
         raise DocumentError(problems)
-    return typing.cast("_Document", document)
+    found: Any = document
+    return found  # type: ignore[no-any-return]
+
+
+def parse_json(text: str) -> object:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: where it is none.
+    """
+    try:
+        # The part of json in C. Its part in Python loads Python's regular expressions, and is asked where anything is odd.
+        from _json import make_scanner  # noqa: PLC0415
+
+        scanning: Any = _Scanning
+        value, end = make_scanner(scanning)(text.strip(_BLANKS), 0)
+        if end == len(text.strip(_BLANKS)):
+            return value
+    except (ImportError, TypeError, AttributeError, StopIteration):
+        pass
+    import json  # noqa: PLC0415 - see above
+
+    return json.loads(text)
+
+
+_BLANKS = " \t\n\r"
+
+
+class _Scanning:
+    """How json's part in C is to read, as json.JSONDecoder says it by default."""
+
+    strict, object_hook, object_pairs_hook = True, None, None
+    parse_float, parse_int, parse_constant = float, int, float
 
 
 def as_json(value: Any) -> Any:  # noqa: ANN401
     """What `read` would read back."""
-    if dataclasses.is_dataclass(value):
-        return {_name(field.name): as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
+    if isinstance(value, Record):
+        return {_name(field): as_json(getattr(value, field)) for field in value.record_fields}
+    if hasattr(value, "__dataclass_fields__"):
+        return {_name(field): as_json(getattr(value, field)) for field in value.__dataclass_fields__}
+    if isinstance(value, dict):
         return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return [as_json(item) for item in value]
@@ -55,27 +96,37 @@ def _name(field: str) -> str:
     return first + "".join(_ENDING.get(word, word.capitalize()) for word in rest)
 
 
-@lru_cache
 def _fields(kind: Any) -> dict[str, tuple[str, Any]]:  # noqa: ANN401
     """Name in JSON -> (attribute, type)."""
-    hints = typing.get_type_hints(kind)
-    return {_name(field.name): (field.name, hints[field.name]) for field in dataclasses.fields(kind)}
+    if kind not in _KNOWN:
+        # As typing.get_type_hints does it. A mapping of a document is a dict: what says so loads as long as typing.
+        names = {"Mapping": dict, **vars(sys.modules[kind.__module__])}
+        _KNOWN[kind] = {
+            _name(field): (field, eval(kind.__annotations__[field], names))  # noqa: S307 - our own annotations
+            for field in kind.record_fields
+        }
+    return _KNOWN[kind]
+
+
+def _is_record(kind: Any) -> bool:  # noqa: ANN401
+    return isinstance(kind, type) and issubclass(kind, Record)
 
 
 def _read(kind: Any, value: object, path: str, problems: list[str]) -> object:  # noqa: ANN401
-    if dataclasses.is_dataclass(kind):
-        return _read_dataclass(kind, value, path, problems)
-    readers = {types.UnionType: _read_union, tuple: _read_tuple, Mapping: _read_mapping}
-    reader = readers.get(typing.get_origin(kind))
+    readers: dict[Any, Any] = {_Union: _read_union, tuple: _read_tuple, dict: _read_mapping}
+    # Of `tuple[int, ...]` and `int | str`, the tuple and the class of unions.
+    reader = readers.get(getattr(kind, "__origin__", type(kind)))
     if reader is not None:
-        return reader(typing.get_args(kind), value, path, problems)
+        return reader(kind.__args__, value, path, problems)
+    if _is_record(kind):
+        return _read_record(kind, value, path, problems)
     # A bool is an int for isinstance.
     if type(value) is not kind:
         problems.append(_refused(value, {str: "text", int: "a whole number", bool: "true or false"}[kind], path))
     return value
 
 
-def _read_dataclass(kind: Any, value: object, path: str, problems: list[str]) -> object:  # noqa: ANN401
+def _read_record(kind: Any, value: object, path: str, problems: list[str]) -> object:  # noqa: ANN401
     if not isinstance(value, dict):
         problems.append(_refused(value, "a mapping", path))
         return None
@@ -90,11 +141,11 @@ def _read_dataclass(kind: Any, value: object, path: str, problems: list[str]) ->
 
 
 def _read_union(options: tuple[Any, ...], value: object, path: str, problems: list[str]) -> object:
-    if value is None and types.NoneType in options:
+    if value is None and _NoneType in options:
         return None
-    rest = [option for option in options if option is not types.NoneType]
+    rest = [option for option in options if option is not _NoneType]
     if isinstance(value, dict):
-        exact = [option for option in rest if dataclasses.is_dataclass(option) and _fields(option).keys() == value.keys()]  # type: ignore[arg-type]
+        exact = [option for option in rest if _is_record(option) and _fields(option).keys() == value.keys()]
         rest = exact or rest
     return _read(rest[0], value, path, problems)
 

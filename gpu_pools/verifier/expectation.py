@@ -6,33 +6,29 @@ compared. Nothing here is compared with anything.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-from .documents import DocumentError, read
+from .documents import DocumentError, parse_json, read
 from .names import COMPUTE_MODES
+from .records import Record
 
+TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
+    from os import PathLike
+    from typing import Final
 
 API_VERSION: Final = "gpu-pools/v1"
 KIND: Final = "NodeExpectation"
 MIG_MODES: Final = ("enabled", "disabled", "unsupported")
 
 
-@dataclass(frozen=True)
-class Minimum:
+class Minimum(Record):
     """The oldest driver and CUDA version that will do, such as ``525`` or ``570.133.20`` and ``12.4``; None: any."""
 
     driver: str | None
     cuda: str | None
 
 
-@dataclass(frozen=True)
-class GpuExpectation:
+class GpuExpectation(Record):
     """One GPU by its NVML index: one of MIG_MODES, and its MIG instances (profile -> count)."""
 
     index: int
@@ -40,8 +36,7 @@ class GpuExpectation:
     instances: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(Record):
     """What is known of a declared MIG profile.
 
     Attributes:
@@ -57,8 +52,7 @@ class Profile:
     size: int
 
 
-@dataclass(frozen=True)
-class MpsExpectation:
+class MpsExpectation(Record):
     """The split that the MPS daemon must have: clients per GPU, MiB and percent of the GPU's threads for each."""
 
     replicas: int
@@ -66,8 +60,7 @@ class MpsExpectation:
     active_thread_percentage: int
 
 
-@dataclass(frozen=True)
-class ConfigMapExpectation:
+class ConfigMapExpectation(Record):
     """A key of a ConfigMap, and the SHA-256 of the text that must be below it."""
 
     name: str
@@ -75,8 +68,7 @@ class ConfigMapExpectation:
     sha256: str
 
 
-@dataclass(frozen=True)
-class NodeExpectation:
+class NodeExpectation(Record):
     """What Kubernetes must show of a node.
 
     Attributes:
@@ -104,8 +96,7 @@ class NodeExpectation:
     mig_manager: bool
 
 
-@dataclass(frozen=True)
-class Expectation:
+class Expectation(Record):
     """The whole document.
 
     Attributes:
@@ -137,7 +128,7 @@ class Expectation:
     node: NodeExpectation | None
 
 
-def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation, bytes]:
+def read_expectation(path: str | PathLike[str], sha256: str | None = None) -> tuple[Expectation, bytes]:
     """(the document of a file, its content); the file is read once, so that the one belongs to the other.
 
     Args:
@@ -148,7 +139,8 @@ def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation
         DocumentError: when it cannot be read, is another one, or is not an expectation.
     """
     try:
-        content = path.read_bytes()
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes time to load
+            content = file.read()
     except OSError as error:
         raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
     if sha256 is not None:
@@ -158,7 +150,7 @@ def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation
         if found != sha256:
             raise DocumentError([f"W90: {path}: is not the one that was deployed: its SHA-256 is {found}, not {sha256}"])
     try:
-        document = json.loads(content)
+        document = parse_json(content.decode().removeprefix("\ufeff"))
     except ValueError as error:
         raise DocumentError([f"{path}: is not JSON: {error}"]) from error
     return parse_expectation(document), content
@@ -180,14 +172,19 @@ def parse_expectation(document: object) -> Expectation:
     return expectation
 
 
+def _is_version(text: str) -> bool:
+    """Whether it is numbers with dots between them."""
+    return all(part.isdecimal() for part in text.split("."))
+
+
 def _contradictions(expectation: Expectation) -> list[str]:
     problems = []
     if expectation.compute_mode not in COMPUTE_MODES:
         problems.append(f"computeMode is {expectation.compute_mode!r}, not one of {', '.join(COMPUTE_MODES)}")
     for what, version in (("driver", expectation.minimum.driver), ("cuda", expectation.minimum.cuda)):
-        if version is not None and not re.fullmatch(r"\d+(\.\d+)*", version):
+        if version is not None and not _is_version(version):
             problems.append(f"minimum.{what} is {version!r}, not numbers with dots")
-    if expectation.driver is not None and not re.fullmatch(r"\d+(\.\d+)*", expectation.driver):
+    if expectation.driver is not None and not _is_version(expectation.driver):
         problems.append(f"driver is {expectation.driver!r}, not numbers with dots")
     indexes = [gpu.index for gpu in expectation.gpus]
     if expectation.count < 1 or indexes != list(range(expectation.count)):

@@ -6,22 +6,30 @@ question that nobody answered: it is never counted as a pass. A note does not ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from .records import Record
 
+TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any, ClassVar
 
     from .causes import Cause
 
 
-class Verdict(Enum):
-    """The verdict and its exit code."""
+class Verdict:
+    """The verdict, its name and its exit code: one of three. An Enum would be the same, and takes long to load."""
 
-    HOLDS = 0
-    DIFFERS = 1
-    CANNOT_TELL = 2
+    HOLDS: ClassVar[Verdict]
+    DIFFERS: ClassVar[Verdict]
+    CANNOT_TELL: ClassVar[Verdict]
+
+    def __init__(self, name: str, value: int) -> None:
+        self.name = name
+        self.value = value
+
+    def __repr__(self) -> str:
+        """As messages of tests show it."""
+        return f"<Verdict.{self.name}>"
 
     @property
     def text(self) -> str:
@@ -29,8 +37,12 @@ class Verdict(Enum):
         return self.name.lower().replace("_", " ")
 
 
-@dataclass(frozen=True)
-class Where:
+Verdict.HOLDS = Verdict("HOLDS", 0)
+Verdict.DIFFERS = Verdict("DIFFERS", 1)
+Verdict.CANNOT_TELL = Verdict("CANNOT_TELL", 2)
+
+
+class Where(Record):
     """What a finding is about: a GPU by index and UUID, or a subject such as ``node``, ``pod x`` or ``nvidia.com/gpu``."""
 
     subject: str
@@ -42,8 +54,7 @@ class Where:
         return f"{self.subject} ({self.uuid})" if self.uuid else self.subject
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Record):
     """One difference, or one thing that cannot be told.
 
     Attributes:

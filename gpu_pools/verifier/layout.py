@@ -6,11 +6,9 @@ Pure.
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
-
 from .reading import Failed, Profile
 
+TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -29,12 +27,13 @@ def canonical(profile: Profile, described: Mapping[str, Described]) -> str:
     return profile.name or f"profile {profile.id}"
 
 
-def instances_by_profile(gpu: Gpu, described: Mapping[str, Described]) -> Counter[str]:
+def instances_by_profile(gpu: Gpu, described: Mapping[str, Described]) -> dict[str, int]:
     """How many GPU instances of each profile there are; none where they could not be read."""
     if isinstance(gpu.instances, Failed):
-        return Counter()
+        return {}
     profiles = profiles_by_id(gpu)
-    return Counter(instance_name(instance, profiles, described) for instance in gpu.instances)
+    names = [instance_name(instance, profiles, described) for instance in gpu.instances]
+    return {name: names.count(name) for name in names}
 
 
 def profiles_by_id(gpu: Gpu) -> dict[int, Profile]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .expectation import Expectation
     from .observation import Assertion, Observation
 
-_VERDICTS: Final = tuple(Verdict)
+_VERDICTS: Final = (Verdict.HOLDS, Verdict.DIFFERS, Verdict.CANNOT_TELL)
 
 
 def metrics(expected: Expectation, assertion: Assertion, *, finished: float, runs: int) -> str:

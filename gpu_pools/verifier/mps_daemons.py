@@ -13,15 +13,15 @@ path outside of the pod's volumes. Where only the name speaks, that is noted, an
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
 
 from .findings import Where
+from .records import Record
 
+TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from os import PathLike
+    from typing import Final
 
     from .expectation import Expectation
     from .findings import Findings
@@ -29,20 +29,23 @@ if TYPE_CHECKING:
 
 _CONTROL: Final = "nvidia-cuda-mps-control"
 _SERVER: Final = "nvidia-cuda-mps-server"
+#: What both begin with.
+_NAMES: Final = b"nvidia-cuda-mps-"
 #: Without one of these the program is a client that asks the daemon something, as the device plugin does all the time.
 _DAEMON_FLAGS: Final = frozenset({"-d", "-f"})
 #: Process 2 of Linux, whatever runs on it: no container has it in a PID namespace of its own.
 _KERNEL_PROCESS: Final = ("2", "kthreadd")
-#: Of a path of control groups; systemd's driver writes underscores.
-_POD: Final = re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})")
+#: Lengths of the parts of a uid, and what they are made of.
+_UID: Final = [8, 4, 4, 4, 12]
+_HEXADECIMAL: Final = frozenset("0123456789abcdef")
 _PIPES: Final = "mps"
 #: Of the name of a program that the kernel keeps (TASK_COMM_LEN), and of a line of mountinfo that are read.
 _COMM_CHARACTERS, _MOUNT_FIELDS = 15, 5
+_CHUNK: Final = 65536
 _DAEMON: Final = Where("MPS daemon")
 
 
-@dataclass(frozen=True)
-class MpsDaemon:
+class MpsDaemon(Record):
     """A daemon, or a server that outlived it.
 
     Attributes:
@@ -56,8 +59,7 @@ class MpsDaemon:
     shared: bool | None
 
 
-@dataclass(frozen=True)
-class NodeProcesses:
+class NodeProcesses(Record):
     """What the list of processes said.
 
     Attributes:
@@ -73,8 +75,7 @@ class NodeProcesses:
 UNSEEN: Final = NodeProcesses(complete=False, daemons=())
 
 
-@dataclass(frozen=True)
-class _Mount:
+class _Mount(Record):
     """A mount as proc_pid_mountinfo(5) has it.
 
     Attributes:
@@ -88,41 +89,56 @@ class _Mount:
     point: str
 
 
-def read_processes(folder: Path) -> NodeProcesses:
+def read_processes(folder: str | PathLike[str]) -> NodeProcesses:
     """Look through a list of processes.
 
     Args:
         folder: a mounted proc file system.
     """
+    place = os.fspath(folder)
     pid, name = _KERNEL_PROCESS
-    complete = _text(folder / pid / "comm").strip() == name
+    complete = _text(f"{place}/{pid}/comm").strip() == name
     # The kernel lets everybody read it (fs/proc/base.c, 0444; fs/proc_namespace.c asks for no right).
-    node = _mounts(_text(folder / "1" / "mountinfo")) if complete else []
-    return NodeProcesses(complete, tuple(sorted(_daemons(folder, node), key=lambda one: one.pid)))
+    node = _mounts(_text(f"{place}/1/mountinfo")) if complete else []
+    return NodeProcesses(complete, tuple(sorted(_daemons(place, node), key=lambda one: one.pid)))
 
 
-def _daemons(folder: Path, node: list[_Mount]) -> Iterator[MpsDaemon]:
+def _daemons(folder: str, node: list[_Mount]) -> Iterator[MpsDaemon]:
     try:
         found = [entry for entry in os.listdir(folder) if entry.isdecimal()]  # noqa: PTH208 - thousands of them, many times
     except OSError:
         return
     for entry in found:
-        program, *arguments = _text(folder / entry / "cmdline").split("\0")
+        process = f"{folder}/{entry}"
+        # Most of a node's processes are something else, and many are the kernel's own, which have no command line.
+        line = _bytes(f"{process}/cmdline")
+        if _NAMES not in line:
+            continue
+        program, *arguments = line.decode(errors="replace").split("\0")
         name = program.rpartition("/")[2]
         if name == _SERVER or (name == _CONTROL and not _DAEMON_FLAGS.isdisjoint(arguments)):
-            cgroup = _text(folder / entry / "cgroup")
+            cgroup = _text(f"{process}/cgroup")
             # One that has ended meanwhile has no control group, which does not say that it was in no pod.
-            if not _is_called(folder / entry, name) or not (cgroup or _text(folder / entry / "cmdline")):
+            if not _is_called(process, name) or not (cgroup or _text(f"{process}/cmdline")):
                 continue
-            match = _POD.search(cgroup)
-            pod = match[1].replace("_", "-") if match else ""
-            shared = _shares_pipes(_mounts(_text(folder / entry / "mountinfo")), node, pod) if pod else True
+            pod = _pod_of(cgroup)
+            shared = _shares_pipes(_mounts(_text(f"{process}/mountinfo")), node, pod) if pod else True
             yield MpsDaemon(int(entry), pod, shared)
 
 
-def _is_called(process: Path, name: str) -> bool:
+def _pod_of(cgroup: str) -> str:
+    """The uid of the pod in a path of control groups; empty where there is none. Systemd's driver writes underscores."""
+    for behind in cgroup.split("pod")[1:]:
+        uid = behind[: sum(_UID) + len(_UID) - 1].replace("_", "-")
+        parts = uid.split("-")
+        if [len(part) for part in parts] == _UID and _HEXADECIMAL.issuperset("".join(parts)):
+            return uid
+    return ""
+
+
+def _is_called(process: str, name: str) -> bool:
     """Whether the kernel calls the program so, too: it keeps 15 characters, and takes the name from the file that was started."""
-    return _text(process / "comm").rstrip("\n") in {name[:_COMM_CHARACTERS], ""}
+    return _text(f"{process}/comm").rstrip("\n") in {name[:_COMM_CHARACTERS], ""}
 
 
 def _shares_pipes(mounts: list[_Mount], node: list[_Mount], pod: str) -> bool | None:
@@ -151,13 +167,26 @@ def _mounts(text: str) -> list[_Mount]:
     return [_Mount(*fields[2:5]) for fields in lines if len(fields) >= _MOUNT_FIELDS]
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     """Empty where the process has ended meanwhile."""
+    return _bytes(path).decode(errors="replace")
+
+
+def _bytes(path: str) -> bytes:
+    """The same as bytes. Python's files take several times as long to open."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - see above
-            return file.read()
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return b""
+    content = b""
+    try:
+        while chunk := os.read(file, _CHUNK):
+            content += chunk
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+    return content
 
 
 def compare_daemons(

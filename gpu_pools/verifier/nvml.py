@@ -1,4 +1,4 @@
-"""Reads everything that the verifier wants to know from NVML, through pynvml.
+"""Reads everything that the verifier wants to know from NVML (gpu_pools/verifier/nvml_calls.py calls it).
 
 Only reads. Each call's error is kept where its answer would stand. NVML is opened for one reading and closed after it: a
 process that keeps it open would itself stand in the way of a reset. `verifier.serve` runs this in a process of its own,
@@ -11,11 +11,11 @@ to read the GPU.
 from __future__ import annotations
 
 import ctypes
-import functools
 
 import pynvml
 
 from .names import LOADER, compute_mode, error_name
+from .nvml_calls import FUNCTION_NOT_FOUND, FUNCTIONS, LIBRARY, NO_LIBRARY, NvmlError
 
 TYPE_CHECKING = False  # typing takes time to load, too
 if TYPE_CHECKING:
@@ -33,12 +33,9 @@ _PROCESS_LISTS: Final = {
     "graphics": "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "mps": "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 }
-_LIBRARY: Final = "libnvidia-ml.so.1"
-_NO_LIBRARY: Final = 12
 #: glibc's words for a file that it found nowhere; of another name they speak of a library that ours needs.
-_NOWHERE: Final = f"{_LIBRARY}: cannot open shared object file: No such file"
+_NOWHERE: Final = f"{LIBRARY}: cannot open shared object file: No such file"
 _NOT_SUPPORTED: Final = 3
-_FUNCTION_NOT_FOUND: Final = 13
 _OLD_PROFILES: Final = 1
 #: Errors that say of a profile or a placement only that there is none of it now.
 _ABSENT: Final = frozenset({2, 3, 6})
@@ -72,19 +69,19 @@ class Nvml:
         self.place = ""
 
     def __call__(self, function: str, *arguments: Any) -> Any:  # noqa: ANN401
-        """Call a function of pynvml."""
+        """Call a function."""
         self._announce(f"{function}{self.place}")
         try:
-            return getattr(pynvml, function)(*arguments)
-        except pynvml.NVMLError as error:
-            said = _loader_said() if error.value == _NO_LIBRARY else ""
+            return FUNCTIONS[function](*arguments)
+        except NvmlError as error:
+            said = _loader_said() if error.value == NO_LIBRARY else ""
             raise _CallError(Failure(error.value, LOADER if said else function, said)) from None
 
 
 def _loader_said() -> str:
-    """Why the loader does not take the library that is there, which pynvml keeps to itself; empty where none is there."""
+    """Why the loader does not take the library that is there, in the loader's words; empty where none is there."""
     try:
-        ctypes.CDLL(_LIBRARY)
+        ctypes.CDLL(LIBRARY)
     except OSError as error:
         return "" if str(error).startswith(_NOWHERE) else str(error)
     return ""
@@ -178,11 +175,13 @@ def _recovery_action(nvml: Nvml, device: object) -> int:
 def _processes(nvml: Nvml, device: object) -> list[dict[str, Any]]:
     """Those of all lists; a list that the driver or the GPU does not have is not a failure as long as another is there."""
     found: list[dict[str, Any]] = []
-    lists = {kind: _or_failure(functools.partial(nvml, function, device)) for kind, function in _PROCESS_LISTS.items()}
+    lists: dict[str, Any] = {}
+    for kind, function in _PROCESS_LISTS.items():
+        lists[kind] = _or_failure(lambda function=function: nvml(function, device))  # type: ignore[misc]
     for kind, answer in lists.items():
         if not isinstance(answer, Failure):
             found += [{"pid": int(one.pid), "kind": kind, "name": _process_name(nvml, one.pid)} for one in answer]
-        elif kind == "compute" or answer.code not in {_NOT_SUPPORTED, _FUNCTION_NOT_FOUND}:
+        elif kind == "compute" or answer.code not in {_NOT_SUPPORTED, FUNCTION_NOT_FOUND}:
             raise _CallError(answer)
     return sorted(found, key=lambda process: (process["pid"], process["kind"]))
 
@@ -222,7 +221,7 @@ def _profiles(nvml: Nvml, device: object) -> list[dict[str, Any]]:
 def _profile_info(nvml: Nvml, device: object, number: int) -> Any:  # noqa: ANN401
     info = _or_failure(lambda: nvml("nvmlDeviceGetGpuInstanceProfileInfo", device, number))
     if isinstance(info, Failure):
-        if info.code == _FUNCTION_NOT_FOUND:
+        if info.code == FUNCTION_NOT_FOUND:
             return nvml("nvmlDeviceGetGpuInstanceProfileInfo", device, number, _OLD_PROFILES)
         raise _CallError(info)
     return info

@@ -8,17 +8,19 @@ one assertion is the one before the first of the next: as long as a node stays a
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
 
 from .compare_gpus import compare_gpus
 from .documents import as_json
 from .findings import Findings, Where
 from .mps_daemons import UNSEEN, compare_daemons, read_processes
 from .reading import Failed, Hung, Reading, Unreadable, steady
+from .records import Record
 
+TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
+    from os import PathLike
+    from typing import Any, Final
+
     from .child import Reader
     from .expectation import Expectation
     from .mps import MpsReading
@@ -27,12 +29,11 @@ if TYPE_CHECKING:
     from .reading import Process
 
 _MOST_LOOKS: Final = 6
-PROCESSES: Final = Path("/proc")
+PROCESSES: Final = "/proc"
 _MPS: Final = "nvidia-device-plugin-mps-control-daemon"
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Record):
     """One look.
 
     Attributes:
@@ -52,8 +53,7 @@ class Observation:
         return {name: as_json(getattr(self, name)) for name in ("nvml", "mps", "node", "processes")}
 
 
-@dataclass(frozen=True)
-class Assertion:
+class Assertion(Record):
     """An expectation held against a node.
 
     Attributes:
@@ -79,7 +79,9 @@ class Observer:
         processes: the node's list of processes.
     """
 
-    def __init__(self, reader: Reader, node: NodeReader | None, pause_seconds: float, processes: Path = PROCESSES) -> None:
+    def __init__(
+        self, reader: Reader, node: NodeReader | None, pause_seconds: float, processes: str | PathLike[str] = PROCESSES
+    ) -> None:
         self._reader = reader
         self._processes = processes
         self._node = node
@@ -103,21 +105,24 @@ class Observer:
         self._last = assertion.observation
         return assertion
 
-    def _look(self, expected: Expectation | None) -> Observation:
-        nvml = self._reader.read()
+    def _look(self, expected: Expectation | None, *, again: bool = False) -> Observation:
+        # Whoever reads NVML does so meanwhile.
+        self._reader.ask()
+        processes = read_processes(self._processes)
+        nvml = self._reader.read(again=again)
         asked = expected is not None and expected.mps is not None
         return Observation(
             nvml=nvml,
             mps=_read_mps(_gpu_count(nvml)) if asked else None,
             node=self._node.read(expected.node if expected else None) if self._node else None,
-            processes=read_processes(self._processes),
+            processes=processes,
         )
 
     def _hold(self, expected: Expectation) -> Assertion:
         began = time.monotonic()
         # Whether a driver that hung still hangs has to be seen again.
         kept = None if self._last is None or isinstance(self._last.nvml, Hung) else self._last
-        before, looks = kept or self._look(expected), 1
+        before, looks = kept or self._look(expected, again=not self._pause), 1
         # A hung driver is proven by one look, and each more would take as long.
         while not isinstance(before.nvml, Hung):
             if kept is None or looks > 1:

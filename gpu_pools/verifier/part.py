@@ -1,6 +1,6 @@
 """The part of a Python module that is used: the statements that some names need, their text unchanged.
 
-pynvml has 12,000 lines and the verifier calls some thirty of its functions; all of it would be loaded at each start. What is
+pynvml has 12,000 lines and the verifier needs a dozen of its structs; all of it would be loaded at each start. What is
 kept: the head (with the licence), what runs when the module is loaded, the wanted names and all that they refer to, imports among
 them. Names that a module makes or looks up by text cannot be seen here and have to be wanted explicitly.
 """
@@ -17,20 +17,25 @@ if TYPE_CHECKING:
 _TRIES: Final = 5
 
 
-def part_of(source: str, wanted: Callable[[str], bool]) -> str:
+def part_of(source: str, wanted: Callable[[str], bool], *, effects: bool = True) -> str:
     """The part of the module that the wanted names need.
 
     Args:
         source: the module.
         wanted: whether a name of the module is needed in any case.
+        effects: whether expressions are kept that run when the module is loaded; without them only what is defined is.
     """
     statements = _parsed(source).body
     definers: dict[str, list[ast.stmt]] = {}
     for statement in statements:
         for name in _defined(statement):
             definers.setdefault(name, []).append(statement)
+
+    def needed(statement: ast.stmt) -> bool:
+        return _always(statement, effects=effects) or any(map(wanted, _defined(statement)))
+
     kept: set[ast.stmt] = set()
-    open_ends = [statement for statement in statements if _always(statement) or any(map(wanted, _defined(statement)))]
+    open_ends = [statement for statement in statements if needed(statement)]
     while open_ends:
         statement = open_ends.pop()
         if statement not in kept:
@@ -49,10 +54,10 @@ def _parsed(source: str) -> ast.Module:
     return ast.parse(source)
 
 
-def _always(statement: ast.stmt) -> bool:
+def _always(statement: ast.stmt, *, effects: bool) -> bool:
     """What is run for its effect, and imports of nobody knows what; of expressions not the bare texts."""
     if isinstance(statement, ast.Expr):
-        return not isinstance(statement.value, ast.Constant)
+        return effects and not isinstance(statement.value, ast.Constant)
     return not _defined(statement)
 
 

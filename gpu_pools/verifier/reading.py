@@ -6,13 +6,17 @@ default. Reading is the business of gpu_pools/verifier/nvml.py, which writes it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from .names import error_name
+from .records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    _Some = TypeVar("_Some", bound=Record)
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Record):
     """NVML answered an error: its name, its code, and the function that was called.
 
     Where no library could be loaded the function is LOADER, and the name is what the loader said.
@@ -32,8 +36,7 @@ def failed(code: int, function: str) -> Failed:
     return Failed(error_name(code), code, function)
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(Record):
     """A kind of GPU instance that the GPU offers.
 
     Attributes:
@@ -55,8 +58,7 @@ class Profile:
     placements: tuple[tuple[int, int], ...] | Failed
 
 
-@dataclass(frozen=True)
-class ComputeInstance:
+class ComputeInstance(Record):
     """A compute instance: its number, its compute slices, the slice at which it starts."""
 
     id: int
@@ -64,8 +66,7 @@ class ComputeInstance:
     start: int
 
 
-@dataclass(frozen=True)
-class GpuInstance:
+class GpuInstance(Record):
     """A GPU instance: its number, its profile's id, its placement, its compute instances."""
 
     id: int
@@ -75,8 +76,7 @@ class GpuInstance:
     computes: tuple[ComputeInstance, ...]
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(Record):
     """A process on a GPU: ``compute``, ``graphics`` or ``mps`` (a client); its name where the driver tells it."""
 
     pid: int
@@ -84,16 +84,14 @@ class Process:
     name: str | None
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(Record):
     """A mode that changes with a reset: as it is, and as it will be."""
 
     current: int
     pending: int
 
 
-@dataclass(frozen=True)
-class RemappedRows:
+class RemappedRows(Record):
     """Rows of memory that were replaced: after corrected and uncorrected errors; waiting for a reset; failed."""
 
     corrected: int
@@ -102,8 +100,7 @@ class RemappedRows:
     failed: int
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Record):
     """One GPU.
 
     Attributes:
@@ -141,8 +138,7 @@ class Gpu:
     processes: tuple[Process, ...] | Failed
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Record):
     """The whole node.
 
     Attributes:
@@ -159,8 +155,7 @@ class Reading:
     gpus: tuple[Gpu, ...] | Failed
 
 
-@dataclass(frozen=True)
-class Hung:
+class Hung(Record):
     """NVML did not answer in time.
 
     Attributes:
@@ -174,8 +169,7 @@ class Hung:
     killable: bool
 
 
-@dataclass(frozen=True)
-class Unreadable:
+class Unreadable(Record):
     """The reading itself went wrong, in words: nothing is known of the GPUs."""
 
     reason: str
@@ -185,4 +179,9 @@ def steady(reading: Reading) -> Reading:
     """The reading without what changes on a healthy node while jobs come and go."""
     if isinstance(reading.gpus, Failed):
         return reading
-    return replace(reading, gpus=tuple(replace(gpu, processes=()) for gpu in reading.gpus))
+    return _replaced(reading, gpus=tuple(_replaced(gpu, processes=()) for gpu in reading.gpus))
+
+
+def _replaced(record: _Some, **values: object) -> _Some:
+    """As dataclasses.replace, which takes long to load."""
+    return type(record)(**{**vars(record), **values})

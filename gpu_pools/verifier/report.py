@@ -5,12 +5,13 @@ For Prometheus: gpu_pools/verifier/metrics.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
 from .findings import Verdict, ordered
 from .plain import line
 
+TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from .expectation import Expectation
     from .findings import Finding
     from .observation import Assertion

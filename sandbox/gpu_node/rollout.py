@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
-from gpu_pools.verifier.living_node import ANNOTATION
+from gpu_pools.verifier.changer.living_node import ANNOTATION
 from sandbox.cli import commands
 from sandbox.cli.commands import EngineFailedError
 from sandbox.gpu_node import breaking, pods

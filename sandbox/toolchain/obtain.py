@@ -54,12 +54,14 @@ def obtain(programs: Iterable[Program], progress: Progress) -> dict[str, str]:
         program -> DOWNLOADED or BUILT, of those that were made by this call and not by another at the same time.
 
     Raises:
-        SandboxError: when one can neither be downloaded nor built, or a download is not what it should be, or nothing may be made.
+        SandboxError: when one can neither be downloaded nor built, or may not be made, or a download is not what it should be.
     """
     wanted = list(programs)
     if os.environ.get(ONLY_MADE) == "made" and (missing := [one for one in wanted if made(one) is None]):
         message = f"{', '.join(_title(one) for one in missing)}: not made yet, and {ONLY_MADE}=made."
-        raise SandboxError(message, f"Make them first, for example with `make tools` or `python -m tests.programs rest`; or unset {ONLY_MADE}.")
+        raise SandboxError(
+            message, f"Make them first, for example with `make tools` or `python -m tests.programs rest`; or unset {ONLY_MADE}."
+        )
     downloaded = _download([one for one in wanted if made(one) is None], progress)
     companions = [program(one.companion) for one in wanted if one.companion and made(one) in (None, place_of_build(one))]
     all_of_them = {one.name: one for one in (*wanted, *companions)}.values()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from components.platform import GpuPlatform
-from components.verification import Verification, Verifier, program_file
+from components.verification import Verification, Verifier, changer_file, program_file
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier import evidence, mark
 from gpu_pools.verifier.archive import digest
@@ -129,6 +129,33 @@ def test_another_expectation_is_another_resource(deployed: Recorder) -> None:
         # What a stack of an earlier version has is kept.
         assert [alias.spec.name for alias in options.aliases] == [f"gpu-{pool}-verification-expectation"]
         assert options.deleteBeforeReplace
+
+
+def test_what_changes_nodes_is_a_config_map_that_only_pools_with_a_rollout_mount(
+    run: Run, deployed: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the pods of the other pool stay when one pool gets a rollout."""
+
+    def volumes(recorded: Recorder, pool: str) -> dict[str, str]:
+        spec = recorded.one("DaemonSet", f"gpu-{pool}-verification-verifier").inputs["spec"]["template"]["spec"]
+        return {one["name"]: one["configMap"]["name"] for one in spec["volumes"] if "configMap" in one}
+
+    def files(recorded: Recorder) -> dict[str, list[str]]:
+        made = [one.inputs for one in recorded.of("ConfigMap") if "binaryData" in one.inputs]
+        assert all(one["immutable"] for one in made)
+        return {one["metadata"]["name"]: list(one["binaryData"]) for one in made}
+
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    first, second = CONFIG["pools"]
+    settings: Any = {**CONFIG, "pools": [first, {**second, "rollout": {}}]}
+    rolled = run(lambda: GpuPlatform("gpu", settings))
+    program = f"verifier-{hashlib.sha256(program_file()).hexdigest()[:10]}"
+    changer = f"changer-{hashlib.sha256(changer_file()).hexdigest()[:10]}"
+    assert files(deployed) == {program: ["verifier.pyz"]}
+    assert files(rolled) == {program: ["verifier.pyz"], changer: ["changer.pyz"]}
+    assert volumes(rolled, "b")["changer"] == changer
+    name = "gpu-a-verification-verifier"
+    assert rolled.one("DaemonSet", name).inputs["spec"] == deployed.one("DaemonSet", name).inputs["spec"]
 
 
 def test_the_engine_waits_longer_than_the_verifier(deployed: Recorder) -> None:

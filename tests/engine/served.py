@@ -10,7 +10,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from gpu_pools.verifier.living_node import ANNOTATION
+from gpu_pools.verifier.changer.living_node import ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ import yaml
 from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
-from gpu_pools.verifier.windows import DAYS
+from gpu_pools.verifier.changer.windows import DAYS
 from sandbox.cluster.api_errors import ApiError
 from tests.engine.marks import ON_NODES
 from tests.engine.served import BUDGETS, PODS, cordoned, kill, marked, running, served

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
@@ -72,7 +71,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], di
 def test_two_machines_make_the_same_bytes(made: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
     one, other = made
     wheel = f"gpu_pools-{__version__}-py3-none-any.whl"
-    assert set(one) == {wheel, *DESCRIBING, "changes.md", "schema.json", "verifier.pyz"}
+    assert set(one) == {wheel, *DESCRIBING, "changes.md", "schema.json", "verifier.pyz", "changer.pyz"}
     assert one == other
 
 
@@ -84,15 +83,15 @@ def test_what_is_in_the_config_map_is_what_the_release_names(made: tuple[dict[st
     assert told["verifier"] == archive.digest() == verification.digest()
     assert program_name(told["verifier"]).endswith(told["verifier"][:10])
     assert told["files"]["verifier.pyz"] == hashlib.sha256(made[0]["verifier.pyz"]).hexdigest()
-    in_cluster = base64.b64encode(verification.archive())
-    assert base64.b64decode(in_cluster) == made[0]["verifier.pyz"]
+    assert verification.program_file() == made[0]["verifier.pyz"]
+    assert verification.changer_file() == made[0]["changer.pyz"]
 
 
 def test_the_wheel_brings_the_same_verifier(made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
     (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{__version__}-py3-none-any.whl"])
     with zipfile.ZipFile(tmp_path / "w.whl") as wheel:
-        for path in (ROOT / "gpu_pools" / "verifier").glob("*.py"):
-            assert wheel.read(f"gpu_pools/verifier/{path.name}") == path.read_bytes()
+        for path in (ROOT / "gpu_pools" / "verifier").rglob("*.py"):
+            assert wheel.read(path.relative_to(ROOT).as_posix()) == path.read_bytes()
         assert not [name for name in wheel.namelist() if name.startswith(("pipelines", "sandbox", "tests"))]
 
 

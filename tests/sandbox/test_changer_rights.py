@@ -22,15 +22,15 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, OPERATOR_NAMESPACE
 from gpu_pools.verifier.api import Api, ApiError
-from gpu_pools.verifier.change import Change, Manner, target_of
+from gpu_pools.verifier.changer.change import Change, Manner, target_of
+from gpu_pools.verifier.changer.keep import keep
+from gpu_pools.verifier.changer.living_node import LivingNode
+from gpu_pools.verifier.changer.release import Release
+from gpu_pools.verifier.changer.steps import Holder, Mark, Target, read_mark
+from gpu_pools.verifier.changer.turns import Turns
 from gpu_pools.verifier.findings import Findings
-from gpu_pools.verifier.keep import keep
-from gpu_pools.verifier.living_node import LivingNode
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable
-from gpu_pools.verifier.release import Release
-from gpu_pools.verifier.steps import Holder, Mark, Target, read_mark
-from gpu_pools.verifier.turns import Turns
 from sandbox.cluster import control_plane as cluster
 from sandbox.system import processes
 from sandbox.system.patience import Patience

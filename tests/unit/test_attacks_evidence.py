@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.proof.program_place import program_place
-from gpu_pools.proof.verifier_pods import PROGRAM_FILE, program_name
+from gpu_pools.proof.verifier_pods import CHANGER_FILE, PROGRAM_FILE, program_name
 from gpu_pools.proof.verifier_start import START, start_command
 from tests.patience import scaled
 
@@ -54,6 +54,22 @@ def test_attack_another_program_under_the_same_name_does_not_run(tmp_path: Path)
     assert not (tmp_path / "owned").exists()
     assert "W90" in ran.stderr
     assert (tmp_path / "log").read_text() in ran.stderr
+
+
+def test_a_second_file_is_held_to_its_content_as_well_and_is_imported_from(tmp_path: Path) -> None:
+    """Replace the file that is mounted beside the program: it is told and not run."""
+    (tmp_path / "p").write_bytes(packed("import added, sys; print(added.WHO, sys.argv[1:])"))
+    good, evil = BytesIO(), BytesIO()
+    for made, who in ((good, "good"), (evil, "evil")):
+        with zipfile.ZipFile(made, "w") as target:
+            target.writestr("added.py", f"WHO = {who!r}")
+    sums = [hashlib.sha256(one).hexdigest() for one in ((tmp_path / "p").read_bytes(), good.getvalue())]
+    command = start_command(str(tmp_path / "p"), sums[0], str(tmp_path / "log"), [(str(tmp_path / "c"), sums[1])])
+    for content, said, code in ((good, "good ['change', '--']\n", 0), (evil, "", CANNOT_TELL)):
+        (tmp_path / "c").write_bytes(content.getvalue())
+        ran = subprocess.run([*command, "change", "--"], capture_output=True, text=True, check=False, timeout=60)
+        assert (ran.stdout, ran.returncode) == (said, code), ran.stderr
+    assert f"{tmp_path / 'c'} is not the verifier that was deployed" in (tmp_path / "log").read_text()
 
 
 def test_attack_exchanging_the_file_after_the_look_changes_nothing(tmp_path: Path) -> None:
@@ -133,6 +149,16 @@ def test_the_program_goes_where_it_is_or_where_nobody_has_taken_its_place(
     config_maps: list[Mapping[str, Any]], daemon_sets: list[Mapping[str, Any]], turn: int
 ) -> None:
     assert program_place(SHA256, config_maps, daemon_sets) == program_name(SHA256, turn)
+
+
+def test_what_changes_nodes_has_a_place_of_its_own() -> None:
+    first, second = program_name(SHA256, file=CHANGER_FILE), program_name(SHA256, 1, CHANGER_FILE)
+    assert (first, second) == (f"changer-{SHA256[:10]}", f"changer-{SHA256[:10]}-1")
+    good = {"metadata": {"name": first}, "binaryData": {CHANGER_FILE: base64.b64encode(GOOD).decode()}}
+    # The verifier's under the name of the other is another file.
+    other = {"metadata": {"name": first}, "binaryData": {PROGRAM_FILE: base64.b64encode(GOOD).decode()}}
+    for config_maps, name in (([], first), ([good], first), ([other], second), ([config_map(0, GOOD)], first)):
+        assert program_place(SHA256, config_maps, [], CHANGER_FILE) == name
 
 
 def test_objects_that_are_none_are_passed_over() -> None:

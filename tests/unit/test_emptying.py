@@ -11,7 +11,7 @@ import pytest
 from gpu_pools.proof.emptying import Emptying, NotEmptiedError
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.living_node import ANNOTATION
+from gpu_pools.verifier.changer.living_node import ANNOTATION
 
 
 @dataclass

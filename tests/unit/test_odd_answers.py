@@ -46,14 +46,14 @@ from gpu_pools.usage.questions import asked
 from gpu_pools.usage.report import usage
 from gpu_pools.usage.showing import usage_json
 from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.changer.living_node import LivingNode
+from gpu_pools.verifier.changer.nfd_rules import names_of_setters
+from gpu_pools.verifier.changer.steps import read_mark
+from gpu_pools.verifier.changer.turns import Turns
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.findings import Findings
-from gpu_pools.verifier.living_node import LivingNode
-from gpu_pools.verifier.nfd_rules import names_of_setters
 from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.reading import Unreadable
-from gpu_pools.verifier.steps import read_mark
-from gpu_pools.verifier.turns import Turns
 from pipelines.forge import ForgeError
 from pipelines.github import GitHub
 from pipelines.gitlab import GitLab
@@ -434,10 +434,10 @@ LISTED: Final = [
 
 #: Module -> its reader.
 READERS: Final[Mapping[str, Reader]] = {
-    "gpu_pools/verifier/living_node.py": Reader(
+    "gpu_pools/verifier/changer/living_node.py": Reader(
         *in_cluster(_changed, **{"/nodes/": NODE, "/daemonsets/": DAEMON_SET, "/pods": PODS}), (ApiError,)
     ),
-    "gpu_pools/verifier/turns.py": Reader(
+    "gpu_pools/verifier/changer/turns.py": Reader(
         *in_cluster(_turns, **{"/leases": LEASES, "/daemonsets/": DAEMON_SET, "/nodes/": NODE}), (ApiError,)
     ),
     "gpu_pools/verifier/node.py": Reader(
@@ -446,7 +446,7 @@ READERS: Final[Mapping[str, Reader]] = {
             **{"/nodes/": NODE, "/pods": PODS, "/configmaps/": CONFIG, "/clusterpolicies/": POLICY},
         )
     ),
-    "gpu_pools/verifier/steps.py": Reader(lambda found: read_mark(json.dumps(found)), json.loads(MARK)),
+    "gpu_pools/verifier/changer/steps.py": Reader(lambda found: read_mark(json.dumps(found)), json.loads(MARK)),
     "gpu_pools/repairing/steps.py": Reader(lambda found: read_repair(json.dumps(found)), json.loads(MARK)),
     "gpu_pools/repairing/looking.py": Reader(
         *in_cluster(_repaired, **{"/nodes/": NODE, "/nodes": NODES, "/daemonsets/": DAEMON_SET, "/pods": PODS}),
@@ -537,7 +537,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "gpu_pools/usage/questions.py": Reader(
         _used, {"status": "success", "data": {"resultType": "vector", "result": [SAMPLE]}}, (CannotAskError,)
     ),
-    "gpu_pools/verifier/nfd_rules.py": Reader(
+    "gpu_pools/verifier/changer/nfd_rules.py": Reader(
         lambda found: names_of_setters([found], "a"), {"metadata": {"name": "r"}, "spec": {"rules": [{"labels": {"a": "b"}}]}}
     ),
     "pipelines/github.py": Reader(_github, GITHUB),
@@ -547,7 +547,7 @@ READERS: Final[Mapping[str, Reader]] = {
 #: Modules that have such answers in their hands, and who reads for them or catches what they raise.
 ASKED_BY: Final = {
     # by readers above
-    "gpu_pools/verifier/owners.py": "gpu_pools/verifier/living_node.py",
+    "gpu_pools/verifier/changer/owners.py": "gpu_pools/verifier/changer/living_node.py",
     "gpu_pools/verifier/marks.py": "gpu_pools/verifier/node.py",
     "gpu_pools/proof/rollout_end.py": "gpu_pools/proof/rollout_wait.py",
     "gpu_pools/evidence/changing.py": "gpu_pools/evidence/verdicts.py",

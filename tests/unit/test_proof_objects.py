@@ -16,7 +16,9 @@ from gpu_pools.proof.key_wait import KEY_WAIT, KEYS_LEFT, key_wait_spec, keys_le
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpu_pools.proof.verifier_pods import (
+    CHANGER_FILE,
     SERVICE_ACCOUNT,
+    Changer,
     Program,
     network_policy_spec,
     program_name,
@@ -38,7 +40,8 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.rendering import node_traces
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, DEVICE_PLUGIN_CONFIG_LABEL
-from gpu_pools.verifier import evidence, living_node, mark, operands
+from gpu_pools.verifier import evidence, mark, operands
+from gpu_pools.verifier.changer import living_node
 from tests.unit.golden import golden_object
 from tests.unit.stacks import TWO_A100, aks, existing, magnum, plan_of
 
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
 SHA256 = "5" * 64
 PROGRAM = Program(program_name(SHA256), "d" * 64, SHA256)
+CHANGER = Changer(program_name("c" * 64, file=CHANGER_FILE), "c" * 64)
 WAITS = "mirror.example.com/busybox:1.37"
 IMAGES = {
     "image": f"registry.example.com/python:3.12@sha256:{'7' * 64}",
@@ -84,7 +88,7 @@ STACKS = {
 def _pool_objects(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     return {
         "expectation": node_expectation(plan, pool),
-        "verifier": verifier_daemon_set_spec(plan, pool, PROGRAM.config_map, SHA256),
+        "verifier": verifier_daemon_set_spec(plan, pool, PROGRAM.config_map, SHA256, changer=CHANGER),
         "smokeTests": {test.name: test.spec for test in smoke_tests(plan, pool)},
     }
 

@@ -14,7 +14,7 @@ from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.placing import labeller_daemon_set_spec
 from gpu_pools.proof.key_wait import key_wait_spec, keys_left_spec
 from gpu_pools.proof.smoke_test import smoke_tests
-from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
+from gpu_pools.proof.verifier_pods import Changer, verifier_daemon_set_spec
 from gpu_pools.rendering.node_leaving import hook_objects
 from gpu_pools.rendering.registry import docker_config
 from gpu_pools.stack.charts import VERSIONS, check_values
@@ -83,7 +83,7 @@ def _pods(stack: str) -> list[dict[str, Any]]:
         labeller_daemon_set_spec(pool, {}, [], image),
         key_wait_spec(plan, image),
         keys_left_spec(plan, image),
-        verifier_daemon_set_spec(plan, pool, "p", "0"),
+        verifier_daemon_set_spec(plan, pool, "p", "0", changer=Changer("c", "1")),
         *(test.spec for test in smoke_tests(plan, pool)),
         *(one["spec"] for one in hook_objects(plan.settings) if one["kind"] == "Job"),
     ]

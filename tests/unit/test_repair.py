@@ -11,8 +11,8 @@ import pytest
 from gpu_pools.repairing.steps import Mark, Seen, Step, begun, blocking, failed, leaving, looked, next_step, read_mark
 from gpu_pools.repairing.ways import APPS, Way, chosen, empties_node, frees_gpus, ways_of
 from gpu_pools.verifier.causes import CAUSES
-from gpu_pools.verifier.steps import Holder
-from gpu_pools.verifier.steps import read_mark as read_change
+from gpu_pools.verifier.changer.steps import Holder
+from gpu_pools.verifier.changer.steps import read_mark as read_change
 from tests.examples import examples
 
 GPU_POD = Holder("default", "trains", "u1", "ReplicaSet", {"nvidia.com/gpu": 1})

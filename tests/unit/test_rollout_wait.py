@@ -11,9 +11,9 @@ import pytest
 from gpu_pools.proof.rollout_end import Counts, Seen, counts, ends, lost, only_waits, stands_still
 from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.living_node import ANNOTATION
+from gpu_pools.verifier.changer.living_node import ANNOTATION
+from gpu_pools.verifier.changer.steps import Mark
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
-from gpu_pools.verifier.steps import Mark
 
 PLACE = Place("ns", "verifiers", "app=v", "pool=gpu")
 DIFFERS, CANNOT_TELL, KILLED = 1, 2, 137

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +15,20 @@ from gpu_pools.plan.placing import node_feature_rule
 from gpu_pools.plan.rollout_windows import becomes, closed
 from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof.node_expectation import node_expectation
-from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
+from gpu_pools.proof.verifier_pods import Changer, verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION
 from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError, RefusedError
-from gpu_pools.verifier.steps import Mark
-from gpu_pools.verifier.turns import at_once
-from gpu_pools.verifier.windows import read_window
+from gpu_pools.verifier.changer.steps import Mark
+from gpu_pools.verifier.changer.turns import at_once
+from gpu_pools.verifier.changer.windows import read_window
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import PoolPlan
 
+CHANGER = Changer("changer", "6" * 64)
 ROLLOUT: Any = {"rollout": {"maxUnavailable": 2, "drainTimeoutSeconds": 40}}
 
 
@@ -77,16 +79,46 @@ def test_new_nodes_of_an_aks_pool_have_whole_gpus_at_first_which_is_told() -> No
 def test_its_verifiers_put_back_what_is_taken_away() -> None:
     for given, keeps in ((ROLLOUT, True), (None, False)):
         plan = plan_of(aks(given, verification={}))
-        (watch,) = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64)["template"]["spec"]["containers"]
+        spec = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64, changer=CHANGER)
+        (watch,) = spec["template"]["spec"]["containers"]
         assert ("--keep" in watch["args"]) == keeps
 
 
 def test_a_pool_without_it_has_the_pods_that_it_always_had() -> None:
     plan = plan_of(existing(verification={}))
-    spec = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64)
+    spec = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64, changer=CHANGER)
     assert spec["updateStrategy"] == {"rollingUpdate": {"maxUnavailable": "100%"}}
     pod = spec["template"]["spec"]
     assert ([one["name"] for one in pod["initContainers"]], pod["serviceAccountName"]) == (["assert"], "verifier")
+
+
+def test_only_what_changes_nodes_has_the_file_for_it() -> None:
+    plan = plan_of(aks(ROLLOUT, verification={}))
+    pod = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64, changer=CHANGER)["template"]["spec"]
+    containers = {one["name"]: one for one in [*pod["initContainers"], *pod["containers"]]}
+    with_it = {name for name, one in containers.items() if "changer" in [mount["name"] for mount in one["volumeMounts"]]}
+    assert with_it == {"change", "release", "watch"}
+    held = ["/run/gpu-pools/program/verifier.pyz", "5" * 64]
+    assert {name: one["command"][6:] for name, one in containers.items()} == {
+        name: [*held, *(["/run/gpu-pools/changer/changer.pyz", "6" * 64] if name in with_it else []), "--"] for name in containers
+    }
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "changer")
+    assert volume["configMap"] == {"name": "changer", "defaultMode": 0o444}
+
+
+def test_a_pool_without_it_has_nothing_to_do_with_that_file() -> None:
+    plan = plan_of(aks(verification={}))
+    with_it, without = (
+        verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64, changer=one) for one in (CHANGER, None)
+    )
+    assert with_it == without
+    assert "changer" not in json.dumps(without)
+
+
+def test_a_pool_with_it_needs_that_file() -> None:
+    plan = plan_of(aks(ROLLOUT, verification={}))
+    with pytest.raises(ValueError, match="what changes nodes"):
+        verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64)
 
 
 def test_how_long_all_turns_may_take() -> None:
@@ -102,7 +134,7 @@ def test_a_share_of_the_nodes_and_windows_reach_the_changers_as_they_are_written
     saturday = {"day": "Saturday", "startTime": "22:00", "durationHours": 6, "utcOffset": "+01:00"}
     rollout = {"maxUnavailable": "25%", "windows": [saturday, {"startTime": "02:00", "durationHours": 1}]}
     plan = plan_of(magnum({"count": 10, "rollout": rollout}, verification={"deadlineSeconds": 100}))
-    spec = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64)
+    spec = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64, changer=CHANGER)
     assert spec["updateStrategy"] == {"rollingUpdate": {"maxUnavailable": "25%"}}
     change, _, release = (one["args"] for one in spec["template"]["spec"]["initContainers"])
     assert change[change.index("--turns") + 1] == release[release.index("--turns") + 1] == "25%"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
+from gpu_pools.verifier import nvml_calls
+
 if TYPE_CHECKING:
     import pytest
 
@@ -48,7 +50,8 @@ class Library:
     called: list[str] = field(default_factory=list)
 
     def load(self, monkeypatch: pytest.MonkeyPatch) -> Library:
-        """Be what pynvml has loaded."""
+        """Be what the verifier and pynvml have loaded."""
+        monkeypatch.setattr(nvml_calls._Loaded, "library", self)
         monkeypatch.setattr(pynvml, "nvmlLib", self)
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
         return self

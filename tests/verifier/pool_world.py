@@ -26,18 +26,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.change import Change, ChangeError, Manner
-from gpu_pools.verifier.living_node import ANNOTATION, LivingNode
+from gpu_pools.verifier.changer.change import Change, ChangeError, Manner
+from gpu_pools.verifier.changer.living_node import ANNOTATION, LivingNode
+from gpu_pools.verifier.changer.release import Release
+from gpu_pools.verifier.changer.steps import read_mark
+from gpu_pools.verifier.changer.turns import Turns, at_once
 from gpu_pools.verifier.marks import listed_by_nfd
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from gpu_pools.verifier.release import Release
-from gpu_pools.verifier.steps import read_mark
-from gpu_pools.verifier.turns import Turns, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gpu_pools.verifier.steps import Target
+    from gpu_pools.verifier.changer.steps import Target
 
 POOL, OPERATORS, VERIFIERS = "p", "gpu-operator", "gpu-pools-verifier"
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIERS}/leases"

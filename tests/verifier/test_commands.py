@@ -5,7 +5,6 @@ Real are the child process, which says what a test has it say, the node's API as
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import re
@@ -20,12 +19,13 @@ import pytest
 
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.verifier import __main__ as program
-from gpu_pools.verifier import commands, process, watch
+from gpu_pools.verifier import commands, process, usage, watch
 from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.documents import as_json
 from gpu_pools.verifier.evidence import ANNOTATION
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
+from gpu_pools.verifier.options import SWITCHES, VALUES, Options, read_assert
 from gpu_pools.verifier.reading import Reading, Unreadable, failed
 from tests.patience import scaled
 from tests.verifier import nodes
@@ -76,12 +76,12 @@ def gpus_only(command: str, expect: Path, *more: object) -> int:
 SURROUNDINGS = {
     "only": None,
     "node": None,
-    "account": Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+    "account": "/var/run/secrets/kubernetes.io/serviceaccount",
     "nvml_seconds": 30.0,
-    "processes": Path("/proc"),
+    "processes": "/proc",
     "pause": 1.0,
 }
-EXPECTATION = {"expect": Path("e"), "expect_sha256": None, "untaint": None, "mark": False}
+EXPECTATION = {"expect": "e", "expect_sha256": None, "untaint": None, "mark": False}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "export": SURROUNDINGS,
     "assert": {**SURROUNDINGS, **EXPECTATION, "json": False, "wait": 0.0, "every": 10.0, "termination_log": None},
@@ -90,7 +90,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 GIVEN: dict[str, tuple[list[str], dict[str, Any]]] = {
     "export": (
         ["--only", "nvml", "--node", "n", "--account", "/a", "--nvml-seconds", "2.5", "--processes", "/p", "--pause", "0"],
-        {"only": "nvml", "node": "n", "account": Path("/a"), "nvml_seconds": 2.5, "processes": Path("/p"), "pause": 0.0},
+        {"only": "nvml", "node": "n", "account": "/a", "nvml_seconds": 2.5, "processes": "/p", "pause": 0.0},
     ),
     "assert": (
         [
@@ -114,7 +114,7 @@ GIVEN: dict[str, tuple[list[str], dict[str, Any]]] = {
             "json": True,
             "wait": 5.0,
             "every": 2.0,
-            "termination_log": Path("/log"),
+            "termination_log": "/log",
         },
     ),
     "watch": (
@@ -126,15 +126,19 @@ GIVEN: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("command", DEFAULTS)
 def test_what_an_option_is_where_it_is_not_given_and_where_it_is(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[argparse.Namespace, Reader]] = []
+    seen: list[tuple[Options, Reader]] = []
     monkeypatch.setattr(commands, "run_command", lambda options, reader: seen.append((options, reader)) or 7)
     needed = [] if command == "export" else ["--expect", "e"]
     given, changes = GIVEN[command]
     assert program.main([command, *needed]) == 7
     assert program.main([command, *needed, *given]) == 7
     (bare, _), (full, reader) = seen
-    assert vars(bare) == {"command": command, **DEFAULTS[command]}
-    assert vars(full) == {"command": command, **DEFAULTS[command], **changes}
+    assert vars(bare) == {**vars(Options(command)), **DEFAULTS[command]}
+    assert vars(full) == {**vars(Options(command)), **DEFAULTS[command], **changes}
+    # An assertion's line is read in the plain way, and argparse reads the same out of it.
+    if command == "assert":
+        for line, options in (([], bare), (given, full)):
+            assert vars(usage.parse([command, *needed, *line])) == vars(options)
     assert reader._seconds == full.nvml_seconds
     assert reader._child is None  # it was released
 
@@ -149,6 +153,35 @@ def test_the_node_s_name_comes_from_the_pod(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_address_to_listen_on(text: str, address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "run_command", lambda options, _: options.listen)
     assert program.main(["watch", "--expect", "e", "--listen", text]) == address
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        [],
+        ["export"],
+        ["watch", "--expect", "e"],
+        ["assert"],
+        ["assert", "--mark"],
+        ["assert", "--expect"],
+        ["assert", "--expect=e"],
+        ["assert", "--exp", "e"],
+        ["assert", "--expect", "-e"],
+        ["assert", "--expect", "e", "--pause", "-1"],
+        ["assert", "--expect", "e", "--only", "all"],
+        ["assert", "--expect", "e", "--keep"],
+        ["assert", "--expect", "e", "more"],
+        ["assert", "--expect", "e", "--help"],
+    ],
+)
+def test_what_is_not_plainly_an_assertion_is_left_to_argparse(line: list[str]) -> None:
+    assert read_assert(line) is None
+
+
+def test_both_readers_of_an_assertion_know_the_same_options() -> None:
+    holds = usage.parser()._subparsers._group_actions[0].choices["assert"]  # type: ignore[union-attr, index, call-overload]
+    known = {one.option_strings[-1]: one.nargs is None for one in holds._actions if one.dest != "help"}
+    assert known == {**dict.fromkeys(VALUES, True), **dict.fromkeys(SWITCHES, False)}
 
 
 @pytest.mark.parametrize("seconds", ["-1", "inf", "nan", "soon"])
@@ -396,9 +429,10 @@ def test_an_assertion_that_does_not_hold_is_made_again(
 ) -> None:
     time, left = _Time(), list(found)
     monkeypatch.setattr(commands, "time", time)
-    monkeypatch.setattr(commands, "moment", lambda: "NOW")
+    monkeypatch.setattr(commands, "_now", lambda: "NOW")
     monkeypatch.setattr(commands.Observer, "hold", lambda *_: assertion(*(left.pop(0) if len(left) > 1 else left[0])))
-    options = argparse.Namespace(only="nvml", mark=False, untaint=None, pause=0, processes=Path(), wait=wait, every=every)
+    options = Options("assert")
+    options.only, options.pause, options.processes, options.wait, options.every = "nvml", 0, ".", wait, every
     last = commands._hold(options, Reader(), HEALTHY.expected, b"")
     assert [one.field for one in last.findings.differences] == list(found[-1])
     assert time.slept == pytest.approx(slept)
@@ -490,5 +524,11 @@ def test_an_address_that_cannot_be_had_is_told(expect: Path, capsys: pytest.Capt
     assert capsys.readouterr().err == "cannot tell: cannot listen on 192.0.2.1:9409: Cannot assign requested address\n"
 
 
+def _untainting() -> Options:
+    options = Options("assert")
+    options.untaint = "gpu-pools/unproven"
+    return options
+
+
 def test_without_kubernetes_no_taint_is_taken_away() -> None:
-    assert commands._untainter(argparse.Namespace(untaint="gpu-pools/unproven"), None) is None
+    assert commands._untainter(_untainting(), None) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.evidence import MOST_BYTES, Origin, evidence
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
+from gpu_pools.verifier.options import Options
 from gpu_pools.verifier.program import own_digest
 from gpu_pools.verifier.reading import GpuInstance, Hung, Mode, Unreadable, failed
 from tests.examples import examples
@@ -286,11 +286,13 @@ def test_a_verdict_that_stays_is_written_again_so_that_nobody_takes_it_for_one_o
 
     monkeypatch.setattr(commands, "time", clock)
     monkeypatch.setattr("gpu_pools.verifier.mark.mark", mark)
-    monkeypatch.setattr(commands, "_node_reader", lambda _: object())
+    monkeypatch.setattr(commands, "node_reader", lambda _: object())
     monkeypatch.setattr(commands.Observer, "hold", hold)
     expect = tmp_path / "e.json"
     expect.write_text("{}")
-    options = argparse.Namespace(mark=True, untaint=None, expect=expect, pause=0, processes=tmp_path, wait=waits, every=every)
+    options = Options("assert")
+    options.mark, options.expect, options.processes = True, str(expect), str(tmp_path)
+    options.pause, options.wait, options.every = 0, waits, every
     assert commands._hold(options, Reader(), HEALTHY.expected, b"{}") is found
     assert len(written) == writes
 

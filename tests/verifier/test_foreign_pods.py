@@ -11,13 +11,13 @@ from typing import Any, Final
 import pytest
 
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.change import ChangeError
-from gpu_pools.verifier.living_node import LivingNode, holder_of, holders_among
+from gpu_pools.verifier.changer.change import ChangeError
+from gpu_pools.verifier.changer.living_node import LivingNode, holder_of, holders_among
+from gpu_pools.verifier.changer.owners import Owners
+from gpu_pools.verifier.changer.steps import Step, Target, harmless, next_step
+from gpu_pools.verifier.changer.turns import Turns
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
-from gpu_pools.verifier.owners import Owners
 from gpu_pools.verifier.quantities import LARGEST
-from gpu_pools.verifier.steps import Step, Target, harmless, next_step
-from gpu_pools.verifier.turns import Turns
 from tests.verifier.pool_world import GPU, LEASES, OPERATORS, POOL, VERIFIERS, Changer, World
 from tests.verifier.test_pool_world import finish
 from tests.verifier.test_steps import CUT, SLICED, on

@@ -180,15 +180,15 @@ def test_where_only_the_name_speaks_that_is_a_note(tmp_path: Path) -> None:
 def test_a_process_that_ends_meanwhile_was_not_outside_of_every_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: processes that end at once, between the look at their arguments and that at their control group."""
     run(node_s(tmp_path), 7, "nvidia-cuda-mps-control -d", IN_A_POD)
-    text = mps_daemons._text
+    read = mps_daemons._bytes
 
-    def ends(path: Path) -> str:
-        found = text(path)
-        if path == tmp_path / "7" / "cmdline" and found:
+    def ends(path: str) -> bytes:
+        found = read(path)
+        if path == f"{tmp_path}/7/cmdline" and found:
             shutil.rmtree(tmp_path / "7")
         return found
 
-    monkeypatch.setattr(mps_daemons, "_text", ends)
+    monkeypatch.setattr(mps_daemons, "_bytes", ends)
     assert read_processes(tmp_path).daemons == ()
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.change import Change, ChangeError, Manner
-from gpu_pools.verifier.living_node import LivingNode
-from gpu_pools.verifier.nfd_rules import names_of_setters, sets_label
+from gpu_pools.verifier.changer.change import Change, ChangeError, Manner
+from gpu_pools.verifier.changer.living_node import LivingNode
+from gpu_pools.verifier.changer.nfd_rules import names_of_setters, sets_label
+from gpu_pools.verifier.changer.steps import Seen, Target
 from gpu_pools.verifier.operands import CONFIG_LABEL
-from gpu_pools.verifier.steps import Seen, Target
 
 KEY = "nvidia.com/mig.config"
 JSON = st.recursive(

@@ -32,9 +32,13 @@ class _Reader:
 
     def __init__(self, *readings: Any) -> None:
         self._readings = list(readings)
-        self.reads = self.released = 0
+        self.reads = self.released = self.asked = 0
 
-    def read(self) -> Any:
+    def ask(self) -> None:
+        self.asked += 1
+
+    def read(self, *, again: bool = False) -> Any:
+        assert not again
         self.reads += 1
         return self._readings.pop(0) if len(self._readings) > 1 else self._readings[0]
 
@@ -127,7 +131,8 @@ def test_a_hung_driver_is_looked_at_once_and_anew_in_the_next_assertion(slept: l
 
 def test_the_reader_is_released_whatever_happens() -> None:
     class Broken(_Reader):
-        def read(self) -> Any:
+        def read(self, *, again: bool = False) -> Any:
+            del again
             raise OSError
 
     for act in (lambda one: one.look(None), lambda one: one.hold(HEALTHY.expected)):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.change import Change
-from gpu_pools.verifier.living_node import LivingNode
+from gpu_pools.verifier.changer.change import Change
+from gpu_pools.verifier.changer.living_node import LivingNode
+from gpu_pools.verifier.changer.release import Release
+from gpu_pools.verifier.changer.steps import Target
+from gpu_pools.verifier.changer.turns import Turns
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
-from gpu_pools.verifier.release import Release
-from gpu_pools.verifier.steps import Target
-from gpu_pools.verifier.turns import Turns
 from tests.tiers import these
 from tests.verifier.deploys import POOL_LABEL, Deploys
 from tests.verifier.pool_world import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import http.client
 import json
 import os
@@ -23,6 +24,7 @@ import pytest
 
 from gpu_pools.cli.main import main as plan_command
 from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.proof.verifier_start import start_command
 from gpu_pools.verifier import __main__ as program
 from gpu_pools.verifier import archive, start
 from gpu_pools.verifier.causes import CAUSES
@@ -46,6 +48,16 @@ if TYPE_CHECKING:
     from tests.verifier.conftest import Bench
 
 programs = pytest.mark.programs
+#: What takes longer to load than to read a GPU.
+HEAVY = frozenset(
+    (
+        *("http.client", "ssl", "subprocess", "logging", "hashlib", "zipfile", "shutil", "typing", "dataclasses", "inspect"),
+        *("re", "enum", "json", "argparse", "pathlib", "signal"),
+        *(f"verifier.{name}" for name in ("api", "node", "mps", "causes", "watch", "usage", "metrics", "moments")),
+    )
+)
+#: Of what an assertion loads that of the process that reads NVML.
+IN_THE_CHILD = frozenset({"serve", "nvml", "nvml_calls"})
 SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
 LONGEST_WAIT = 60
 
@@ -53,7 +65,7 @@ LONGEST_WAIT = 60
 @pytest.fixture(scope="session")
 def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("verifier") / "verifier.pyz"
-    assert archive.main([str(path)]) == 0
+    assert archive.main([str(path), "--changer", str(path.with_name("changer.pyz"))]) == 0
     return path
 
 
@@ -95,7 +107,9 @@ def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -
     names = packed.namelist()
     assert names == sorted(names)
     sources = {name for name in names if name.endswith(".py")}
-    assert set(names) == sources | {f"{name}c" for name in sources}
+    asserted = {"__main__.py", "pynvml.py", *(f"verifier/{module}.py" for module in archive.ASSERTED)}
+    assert set(names) == sources | {f"{name}c" for name in asserted}
+    assert asserted <= sources
     assert {name.partition("/")[0] for name in sources} == {"__main__.py", "pynvml.py", "verifier"}
     assert not {"gpu_pools/verifier/archive.py", "gpu_pools/verifier/part.py"} & sources
     assert "Redistributions of source code must retain the above copyright" in packed.read("pynvml.py").decode()
@@ -119,12 +133,13 @@ def rebuilt(pyz: Path, path: Path, change: Callable[[str, bytes], bytes]) -> Pat
 
 def test_bytecode_is_used_where_it_is_that_of_the_source(pyz: Path, tmp_path: Path) -> None:
     def reworded(name: str, content: bytes) -> bytes:
-        return content.replace(b"Compare a GPU node", b"Look at a GPU node") if name == "verifier/__main__.py" else content
+        return content.replace(b"cannot tell: {error}", b"unknown: {error}") if name == "verifier/commands.py" else content
 
     path = rebuilt(pyz, tmp_path / "reworded.pyz", reworded)
-    for choice, words in (("never", "Compare a GPU node"), ("default", "Look at a GPU node")):
-        command = [sys.executable, "-I", "-S", "--check-hash-based-pycs", choice, str(path), "--help"]
-        assert words in subprocess.run(command, capture_output=True, text=True, check=True, timeout=scaled(LONGEST_WAIT)).stdout
+    for choice, words in (("never", "cannot tell: "), ("default", "unknown: ")):
+        command = [sys.executable, "-I", "-S", "--check-hash-based-pycs", choice, str(path), "assert", "--expect", "/nowhere"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=scaled(LONGEST_WAIT))
+        assert done.stderr.startswith(words)
 
 
 @programs
@@ -217,8 +232,71 @@ def test_who_asserts_the_gpus_alone_waits_for_nothing_else_to_load(pyz: Path, be
     done = subprocess.run([*command, "--pause", "0"], capture_output=True, text=True, check=True, timeout=scaled(LONGEST_WAIT))
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "verifier.compare_gpus" in loaded
-    heavy = {"http.client", "ssl", "subprocess", "logging", "hashlib", "zipfile", "shutil", "pynvml"}
-    assert not loaded & {*heavy, "verifier.api", "verifier.node", "verifier.mps", "verifier.causes", "verifier.watch"}
+    assert not loaded & {*HEAVY, "pynvml", "ctypes"}
+    ours = {name.removeprefix("verifier.") for name in loaded if name.startswith("verifier.")}
+    assert ours == {*archive.ASSERTED} - {"__init__"} - IN_THE_CHILD
+
+
+@programs
+def test_who_reads_nvml_waits_for_nothing_else_to_load(pyz: Path, bench: Bench) -> None:
+    bench.put(healthy().machine)
+    said = "import sys; from verifier.serve import serve; print(*sys.modules, file=sys.stderr, flush=True); serve()"
+    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(pyz)!r}); {said}"]
+    done = subprocess.run(command, input="\n", capture_output=True, text=True, check=True, timeout=scaled(LONGEST_WAIT))
+    loaded = set(done.stderr.split())
+    assert not loaded & HEAVY
+    reading = IN_THE_CHILD | {"names"}
+    assert {name for name in loaded if name.startswith("verifier.")} == {f"verifier.{name}" for name in reading}
+    assert "pynvml" in loaded
+    assert json.loads(done.stdout.splitlines()[-1])["driver"] == nodes.DRIVER
+
+
+@programs
+def test_who_watches_loads_nothing_that_changes_nodes(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    command = [sys.executable, "-I", "-S", "-X", "importtime", str(pyz), "watch", "--only", "nvml", "--expect", str(expect)]
+    loaded = set()
+    with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as watch:
+        assert watch.stderr
+        for line in watch.stderr:
+            if line.startswith("listening"):
+                break
+            loaded.add(line.rpartition("|")[2].strip())
+        watch.terminate()
+        watch.communicate(timeout=scaled(LONGEST_WAIT))
+    ours = {name.removeprefix("verifier.") for name in loaded if name.startswith("verifier.")}
+    # It serves HTTP and knows the client of the API by its errors; MPS, causes and the marks of nodes come when they are needed.
+    assert ours == ({*archive.ASSERTED} - {"__init__"} - IN_THE_CHILD) | {"api", "deadline", "metrics", "usage", "watch"}
+
+
+def test_the_verifier_s_file_has_nothing_that_changes_nodes_and_the_other_file_nothing_else(pyz: Path) -> None:
+    verifier, changer = (set(zipfile.ZipFile(path).namelist()) for path in (pyz, pyz.with_name("changer.pyz")))
+    assert not {name for name in verifier if "changer/" in name}
+    sources = {f"verifier/changer/{path.name}" for path in (Path(archive.__file__).parent / "changer").glob("*.py")}
+    assert changer == sources
+    assert {"verifier/changer/change.py", "verifier/changer/keep.py", "verifier/changer/__init__.py"} < sources
+
+
+def test_who_changes_nodes_loads_all_of_the_second_file_and_says_where_it_is_missing(pyz: Path, expect: Path) -> None:
+    changer = pyz.with_name("changer.pyz")
+    sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (pyz, changer)]
+    line = ["--expect", str(expect), "--drain", "1", "--staying", "wait", "--wait", "1", "--turns", "1", "--turns-in", "n"]
+    said: dict[int, str] = {}
+    for added in ([(str(changer), sums[1])], []):
+        python, *command = start_command(str(pyz), sums[0], "/dev/null", added)
+        traced = [sys.executable, "-X", "importtime", *command, "change", *line, "--only", "nvml"]
+        done = subprocess.run(traced, capture_output=True, text=True, check=False, timeout=scaled(LONGEST_WAIT))
+        assert (python, done.returncode) == ("python3", 2)
+        said[len(added)] = done.stderr
+    assert "leave --only out" in said[1]
+    loaded = {one.rpartition("|")[2].strip() for one in said[1].splitlines()}
+    names = {name.removesuffix(".py").replace("/", ".") for name in zipfile.ZipFile(changer).namelist()}
+    assert {name.removesuffix(".__init__") for name in names} == {one for one in loaded if one.startswith("verifier.changer")} - {
+        "verifier.changer_file"
+    }
+    assert not loaded & {"verifier.watch", "verifier.metrics", "verifier.untaint", "verifier.mark", "verifier.evidence"}
+    assert "put changer.pyz on Python's path" in said[0]
+    assert "Traceback" not in said[0]
 
 
 @programs
@@ -610,14 +688,14 @@ def test_attack_holding_connections_open_keeps_no_probe_out(pyz: Path, bench: Be
     with watching(pyz, expect, "--listen", ":0") as (port, watch), ExitStack() as held:
         until(port, "/readyz", 200)
         for _ in range(200):
-            one = socket.create_connection(("127.0.0.2", port), timeout=LONGEST_WAIT, source_address=("127.0.0.3", 0))
+            one = socket.create_connection(("127.0.0.2", port), timeout=scaled(LONGEST_WAIT), source_address=("127.0.0.3", 0))
             held.enter_context(one)
         threads = len(list(Path(f"/proc/{watch.pid}/task").iterdir()))
         assert threads < 16
         assert get(port, "/readyz")[0] == 200
         # And the places of those that say nothing come back.
         time.sleep(6)
-        connection = http.client.HTTPConnection("127.0.0.2", port, timeout=LONGEST_WAIT, source_address=("127.0.0.3", 0))
+        connection = http.client.HTTPConnection("127.0.0.2", port, timeout=scaled(LONGEST_WAIT), source_address=("127.0.0.3", 0))
         connection.request("GET", "/healthz")
         assert connection.getresponse().status == 200
         connection.close()

@@ -242,7 +242,7 @@ def test_one_that_is_there_and_cannot_be_loaded_says_why(
 ) -> None:
     path = tmp_path / "libnvidia-ml.so.1"
     path.touch()
-    monkeypatch.setattr(nvml, "_LIBRARY", str(path))
+    monkeypatch.setattr(nvml, "LIBRARY", str(path))
     load(replace(machine({"exclusive": {}}), faults=(simulated.Fault("nvmlInit*", error=12),)))
     assert said()["failure"] == failure(12, f"{path}: file too short", "dlopen")
     load(replace(machine({"exclusive": {}}), faults=(simulated.Fault("nvmlInit*", error=9),)))
@@ -252,7 +252,7 @@ def test_one_that_is_there_and_cannot_be_loaded_says_why(
 def test_one_that_can_be_loaded_by_now_is_told_as_nvml_told_it(
     load: Callable[..., Library], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvml, "_LIBRARY", "libc.so.6")
+    monkeypatch.setattr(nvml, "LIBRARY", "libc.so.6")
     load(replace(machine({"exclusive": {}}), faults=(simulated.Fault("nvmlInit*", error=12),)))
     assert said()["failure"] == failure(12, "LIBRARY_NOT_FOUND", "nvmlInit")
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from gpu_pools.verifier.steps import (
+from gpu_pools.verifier.changer.steps import (
     Holder,
     Mark,
     Seen,
@@ -22,6 +21,7 @@ from gpu_pools.verifier.steps import (
     stopped,
     uncordons,
 )
+from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 
 GPU = "nvidia.com/gpu"
 SLICED = {n: Target({CONFIG_LABEL: f"time-slicing-{n}-x"}, {GPU: n}) for n in (2, 4, 8)}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.verifier.windows import DAYS, opens_in, read_window, written
+from gpu_pools.verifier.changer.windows import DAYS, opens_in, read_window, written
 
 HOUR = 3600
 

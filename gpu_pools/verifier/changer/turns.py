@@ -15,10 +15,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from .api import ApiError, shaped
+from ..api import ApiError, shaped
 
 if TYPE_CHECKING:
-    from .api import Api
+    from ..api import Api
 
 _NOT_FOUND, _CONFLICT, _TEST_FAILED = 404, 409, 422
 _HOLDER: Final = "/spec/holderIdentity"

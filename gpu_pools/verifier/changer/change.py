@@ -1,8 +1,8 @@
 """``change``: brings a living node to what is declared, in its turn and without ending pods beyond what was allowed.
 
-What comes next is decided in gpu_pools/verifier/steps.py; here it is done, and waited for. It ends well once the labels are set
-and the GPUs are as declared; that the whole node is, is for ``assert`` to prove, and ``release`` gives it back after that. Where
-it fails, the node says why in its annotation, and the kubelet tries again.
+What comes next is decided in gpu_pools/verifier/changer/steps.py; here it is done, and waited for. It ends well once the labels
+are set and the GPUs are as declared; that the whole node is, is for ``assert`` to prove, and ``release`` gives it back after
+that. Where it fails, the node says why in its annotation, and the kubelet tries again.
 
 Pods are asked to go by the eviction API, so that their disruption budgets hold, and with the grace that they declare.
 
@@ -18,9 +18,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from .api import ApiError
-from .moments import moment, seconds_of
-from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..api import ApiError
+from ..moments import moment, seconds_of
+from ..operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from .steps import (
     MIG_FAILED,
     Mark,
@@ -41,7 +41,7 @@ from .steps import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .expectation import Expectation
+    from ..expectation import Expectation
     from .living_node import LivingNode
     from .steps import Holder
     from .turns import Turns

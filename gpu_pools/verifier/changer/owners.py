@@ -16,12 +16,12 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from .api import ApiError
+from ..api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .api import Client
+    from ..api import Client
     from .steps import Holder
 
 #: Written by kubelets onto the objects of their static pods (k8s.io/api v0.36.3, core/v1/annotation_key_constants.go).

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .api import ApiError
+from ..api import ApiError
 from .change import tell
 
 if TYPE_CHECKING:

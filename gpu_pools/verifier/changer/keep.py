@@ -3,22 +3,22 @@
 Nobody but the changer sets these labels, so nobody else resets them. A person may remove or overwrite them, and so may a cloud:
 AKS removes labels that a pool no longer has from living nodes (Azure/AKS#3152), maybe later than it answers; whether it also
 removes labels that others have set is not documented. A reset here needs no turn and ends no pod's work (may_set in
-gpu_pools/verifier/steps.py): no pod holds a GPU of the node, NVML says what is declared, or running pods keep their shares.
-Anything else waits for a change in the node's turn, which `gpu-pools repair` starts.
+gpu_pools/verifier/changer/steps.py): no pod holds a GPU of the node, NVML says what is declared, or running pods keep their
+shares. Anything else waits for a change in the node's turn, which `gpu-pools repair` starts.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .api import ApiError
+from ..api import ApiError
 from .steps import has_labels, may_set, wrong_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..observation import Assertion
     from .living_node import LivingNode
-    from .observation import Assertion
     from .steps import Target
 
 

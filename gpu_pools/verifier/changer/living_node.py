@@ -13,17 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from .api import ApiError, shaped
-from .marks import listed_by_nfd
+from ..api import ApiError, shaped
+from ..marks import listed_by_nfd
+from ..quantities import LARGEST, read_count
 from .nfd_rules import names_of_setters
 from .owners import Owners, owner_of
-from .quantities import LARGEST, read_count
 from .steps import Holder, Mark, Seen, is_paused, read_mark, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from .api import Client
+    from ..api import Client
 
 ANNOTATION: Final = "gpu-pools/change"
 _NVIDIA: Final = "nvidia.com/"

@@ -1,0 +1,1 @@
+"""What changes living nodes: a part of the verifier's package in a file of its own, which only pools with ``rollout`` load."""

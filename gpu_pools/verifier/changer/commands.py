@@ -1,0 +1,80 @@
+"""``change``, ``release`` and ``watch --keep``, once the command line is read. Prints; decides no step."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..api import ApiError
+from ..findings import Verdict
+from ..sources import UsageError, expectation_of, node_reader, nvml_holds, terminate
+from .change import Change, ChangeError, Manner, target_of
+from .keep import keep
+from .living_node import LivingNode
+from .release import Release
+from .turns import Turns
+from .windows import opens_in, read_window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..child import Reader
+    from ..expectation import Expectation
+    from ..node import NodeReader
+    from ..observation import Assertion
+    from ..options import Options
+
+
+def run_command(options: Options, reader: Reader) -> int:
+    """Run a command; returns the exit code."""
+    return {"change": _change, "release": _release}[options.command](options, reader)
+
+
+def keeper(
+    options: Options, node: NodeReader | None, expected: Expectation, reader: Reader
+) -> Callable[[Assertion], str | None] | None:
+    """Puts back what a change has set and somebody has taken away; None where that is not asked for."""
+    if not options.keep or node is None or expected.node is None:
+        return None
+    living = LivingNode(node.api, node.name, expected.node.namespace)
+    return partial(keep, living, target_of(expected), nvml_holds(options, reader, expected))
+
+
+def _change(options: Options, reader: Reader) -> int:
+    expected, node, turns = _turned(options)
+    try:
+        target, manner = target_of(expected), Manner(options.drain, options.staying, options.wait, options.restart_mps)
+
+        windows = [read_window(text) for text in options.window]
+
+        def opens() -> float:
+            return opens_in(windows, turns.api.clock()) if windows else 0.0
+
+        Change(target, node, turns, manner, nvml_holds(options, reader, expected), opens).run()
+    except ChangeError as error:
+        print(f"not changed: {error}", file=sys.stderr)
+        terminate(options.termination_log, f"not changed: {error}")
+        return Verdict.DIFFERS.value
+    return 0
+
+
+def _release(options: Options, reader: Reader) -> int:
+    del reader
+    _, node, turns = _turned(options)
+    try:
+        Release(node, turns).run()
+    except ApiError as error:
+        message = f"the node cannot be given back: {error}"
+        raise UsageError(message) from None
+    return 0
+
+
+def _turned(options: Options) -> tuple[Expectation, LivingNode, Turns]:
+    """What both sides of a change need."""
+    (expected, _), reader = expectation_of(options), node_reader(options)
+    if reader is None or expected.node is None:
+        message = "a change is one of a node object: leave --only out."
+        raise UsageError(message)
+    turns = Turns(reader.api, options.turns_in, expected.pool, options.turns, reader.name)
+    return expected, LivingNode(reader.api, reader.name, expected.node.namespace), turns
