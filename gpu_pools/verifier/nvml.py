@@ -1,7 +1,7 @@
 """Reads everything that the verifier wants to know from NVML (gpu_pools/verifier/nvml_calls.py calls it).
 
-Only reads. Each call's error is kept where its answer would stand. NVML is opened for one reading and closed after it: a
-process that keeps it open would itself stand in the way of a reset. `verifier.serve` runs this in a process of its own,
+Only reads. Profiles of a GPU are asked for once in several readings. Each call's error is kept where its answer would stand.
+NVML is opened for one reading and closed after it: a process that keeps it open would itself stand in the way of a reset. `verifier.serve` runs this in a process of its own,
 since a call may never come back; before each call the name is told to whoever listens.
 
 What comes out is JSON, in the form of reading.py, which says what each field means: to load dataclasses would take as long as
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeVar
 
     _Value = TypeVar("_Value")
+    Profiles = dict[tuple[str, str], list[dict[str, Any]]]
 
 _MIB: Final = 1024 * 1024
 _MIG_NAME: Final = "MIG "
@@ -62,10 +63,12 @@ class Nvml:
 
     Args:
         announce: told before each call which one, and on which GPU.
+        profiles: (UUID, MIG mode) -> profiles of that GPU that are known already; added to.
     """
 
-    def __init__(self, announce: Callable[[str], None]) -> None:
+    def __init__(self, announce: Callable[[str], None], profiles: Profiles) -> None:
         self._announce = announce
+        self.profiles = profiles
         self.place = ""
 
     def __call__(self, function: str, *arguments: Any) -> Any:  # noqa: ANN401
@@ -87,9 +90,14 @@ def _loader_said() -> str:
     return ""
 
 
-def read_nvml(announce: Callable[[str], None]) -> dict[str, Any]:
-    """Read the node once; returns a verifier.reading.Reading as JSON."""
-    nvml = Nvml(announce)
+def read_nvml(announce: Callable[[str], None], profiles: Profiles | None = None) -> dict[str, Any]:
+    """Read the node once; returns a verifier.reading.Reading as JSON.
+
+    Args:
+        announce: told before each call which one, and on which GPU.
+        profiles: what readings of the same assertion have in common (Nvml).
+    """
+    nvml = Nvml(announce, {} if profiles is None else profiles)
     try:
         nvml("nvmlInit")
     except _CallError as error:
@@ -132,14 +140,16 @@ def _read_gpu(nvml: Nvml, index: int) -> dict[str, Any]:
     def ask(read: Callable[[Nvml, Any], _Value]) -> _Value | Failure:
         return device if isinstance(device, Failure) else _or_failure(lambda: read(nvml, device))
 
-    profiles = ask(_profiles)
+    uuid = ask(lambda nvml, device: _text(nvml("nvmlDeviceGetUUID", device)))
+    mig = ask(lambda nvml, device: _mode(nvml("nvmlDeviceGetMigMode", device)))
+    profiles = ask(lambda nvml, device: _known_profiles(nvml, device, uuid, mig))
     gpu = {
         "index": index,
-        "uuid": ask(lambda nvml, device: _text(nvml("nvmlDeviceGetUUID", device))),
+        "uuid": uuid,
         "name": ask(lambda nvml, device: _text(nvml("nvmlDeviceGetName", device))),
         "pciBus": ask(lambda nvml, device: _text(nvml("nvmlDeviceGetPciInfo_v3", device).busId)),
         "memoryMiB": ask(lambda nvml, device: int(nvml("nvmlDeviceGetMemoryInfo", device).total) // _MIB),
-        "mig": ask(lambda nvml, device: _mode(nvml("nvmlDeviceGetMigMode", device))),
+        "mig": mig,
         "profiles": profiles,
         "instances": ask(lambda nvml, device: _instances(nvml, device, profiles)),
         "computeMode": ask(lambda nvml, device: compute_mode(nvml("nvmlDeviceGetComputeMode", device))),
@@ -193,6 +203,17 @@ def _process_name(nvml: Nvml, pid: int) -> str | None:
 
 
 # --- MIG --------------------------------------------------------------------------------------------------
+
+
+def _known_profiles(nvml: Nvml, device: object, uuid: str | Failure, mig: dict[str, int] | Failure) -> list[dict[str, Any]]:
+    """The profiles of a GPU in a MIG mode: asked for once, since they are the hardware's, and take a third of a reading."""
+    key = (str(uuid), str(mig))
+    known = nvml.profiles.get(key)
+    if known is None:
+        known = _profiles(nvml, device)
+        if not isinstance(uuid, Failure) and not any(isinstance(profile["placements"], Failure) for profile in known):
+            nvml.profiles[key] = known
+    return known
 
 
 def _profiles(nvml: Nvml, device: object) -> list[dict[str, Any]]:

@@ -9,13 +9,18 @@ import os
 
 from .nvml import read_nvml
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .nvml import Profiles
+
 _PLAIN = ('"', "\\")
 
 
 def serve() -> None:
     """For each byte on standard input read NVML, and write the reading as a line; before each call its name on a line."""
+    profiles: Profiles = {}
     while os.read(0, 1):
-        _tell(to_json(read_nvml(_tell)))
+        _tell(to_json(read_nvml(_tell, profiles)))
     # There is nothing to tidy up, and somebody waits.
     os._exit(0)
 

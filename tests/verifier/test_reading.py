@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from gpu_pools.verifier.nvml import Profiles
+
 SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
 MIXED = {"mig": {"gpus": [{"index": 0, "layout": {"3g.40gb": 1, "2g.20gb": 2}}, {"index": 1, "layout": {"1g.10gb": 7}}]}}
 
@@ -368,3 +370,23 @@ def test_instances_are_sorted_by_number_with_what_is_made_in_them(load: Callable
             "computes": [{"id": 0, "slices": 2, "start": 0}, {"id": 1, "slices": 1, "start": 2}],
         },
     ]
+
+
+def test_profiles_are_asked_for_once_in_an_assertion_and_anew_in_another_mode(load: Callable[..., Library]) -> None:
+    known: Profiles = {}
+    asked = []
+    for sharing in (SEVEN, SEVEN, {"exclusive": {}}):
+        library = load(machine(sharing))
+        once, again = (read_nvml(lambda _: None, profiles) for profiles in ({}, known))
+        assert again == once
+        asked.append(sum(function.startswith("nvmlDeviceGetGpuInstanceProfileInfo") for function in library.called))
+    each = asked[1]
+    assert asked == [2 * each, each, 2 * each]
+
+
+def test_profiles_whose_placements_failed_are_asked_for_again(load: Callable[..., Library]) -> None:
+    known: Profiles = {}
+    load(replace(machine(SEVEN), faults=(simulated.Fault("nvmlDeviceGetGpuInstancePossiblePlacements*", error=4),)))
+    read_nvml(lambda _: None, known)
+    load(machine(SEVEN))
+    assert read_nvml(lambda _: None, known) == read_nvml(lambda _: None)
