@@ -92,7 +92,11 @@ class _Prepared:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
 
-    def read(self) -> Reading:
+    def ask(self) -> None:
+        """There is nobody to be asked."""
+
+    def read(self, *, again: bool = False) -> Reading:
+        del again
         return self._reading
 
     def release(self) -> None:

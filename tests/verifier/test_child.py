@@ -222,6 +222,17 @@ def test_a_child_that_was_asked_already_is_listened_to(saying: Callable[[str], N
     assert started.code == 0
 
 
+def test_the_next_reading_begins_at_once_where_that_is_asked_for(saying: Callable[[str], None]) -> None:
+    saying(ANSWERS)
+    reader = Reader(LONG)
+    assert reader.read(again=True) == HEALTHY
+    assert reader._child
+    assert reader._child._asked
+    assert reader.read() == HEALTHY
+    assert not reader._child._asked
+    reader.release()
+
+
 @pytest.mark.parametrize(
     ("program", "function"),
     [

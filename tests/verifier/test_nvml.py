@@ -470,11 +470,14 @@ def test_a_change_between_two_looks_is_looked_at_again(bench: Bench, monkeypatch
     machines = [mig(healthy.machine, 0, instances=()), *[healthy.machine] * 5]
     read = Reader.read
 
-    def changing(reader: Reader) -> Reading | Hung | Unreadable:
+    def changing(reader: Reader, *, again: bool) -> Reading | Hung | Unreadable:
+        del again  # it would read before the next change
         bench.put(machines.pop(0))
         return read(reader)
 
     monkeypatch.setattr(Reader, "read", changing)
+    # It is asked once the node is another one.
+    monkeypatch.setattr(Reader, "ask", lambda _: None)
     assertion = bench.hold(healthy, healthy.machine)
     assert (assertion.looks, assertion.findings.verdict) == (3, Verdict.HOLDS)
 
@@ -484,10 +487,10 @@ def test_the_last_look_of_an_assertion_counts_for_the_next(bench: Bench, monkeyp
     half = mig(healthy.machine, 0, instances=())
     read, reads = Reader.read, 0
 
-    def counted(reader: Reader) -> Reading | Hung | Unreadable:
+    def counted(reader: Reader, *, again: bool) -> Reading | Hung | Unreadable:
         nonlocal reads
         reads += 1
-        return read(reader)
+        return read(reader, again=again)
 
     monkeypatch.setattr(Reader, "read", counted)
     observer = Observer(Reader(), None, 0)
@@ -522,11 +525,14 @@ def test_a_node_that_never_settles_is_no_pass(bench: Bench, monkeypatch: pytest.
     machines = [healthy.machine, mig(healthy.machine, 0, instances=())] * 6
     read = Reader.read
 
-    def changing(reader: Reader) -> Reading | Hung | Unreadable:
+    def changing(reader: Reader, *, again: bool) -> Reading | Hung | Unreadable:
+        del again  # it would read before the next change
         bench.put(machines.pop())
         return read(reader)
 
     monkeypatch.setattr(Reader, "read", changing)
+    # It is asked once the node is another one.
+    monkeypatch.setattr(Reader, "ask", lambda _: None)
     found = bench.hold(healthy, healthy.machine).findings
     assert found.verdict is Verdict.CANNOT_TELL
     assert [finding.cause.key for finding in found.unknown] == ["unsteady"]

@@ -88,6 +88,24 @@ def test_two_equal_looks_are_enough_with_one_pause_between_them(slept: list[floa
     assert (reader.reads, reader.released) == (2, 1)
 
 
+def test_without_a_pause_the_second_reading_begins_while_the_first_is_looked_at(tmp_path: Path) -> None:
+    class Asked(_Reader):
+        def __init__(self, *readings: Any) -> None:
+            super().__init__(*readings)
+            self.again: list[bool] = []
+
+        def read(self, *, again: bool = False) -> Any:
+            self.again.append(again)
+            return super().read()
+
+    reader = Asked(HEALTHY.nvml)
+    watching = Observer(reader, None, 0, tmp_path)  # type: ignore[arg-type]
+    watching.hold(HEALTHY.expected)
+    assert reader.again == [True, False], "nobody listens to a third one"
+    watching.hold(HEALTHY.expected)
+    assert reader.again == [True, False, False]
+
+
 def test_the_last_look_of_the_assertion_before_counts_as_the_first_and_needs_no_pause(slept: list[float]) -> None:
     reader = _Reader(HEALTHY.nvml)
     watching = observer(reader)
