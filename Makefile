@@ -33,13 +33,13 @@ venv: $(VENV)/.installed ## make the Python environment
 
 $(VENV)/.installed: hashes.txt
 	@$(NEW_ENOUGH)
-	@$(HOLD) $(PYTHON) -m sandbox.toolchain.packages $(VENV)
+	@$(HOLD) $(PYTHON) -m sandbox.toolchain.packages $(VENV) $(if $(BESIDE),--shared-terminal)
 
 # Programs are made beside the Python packages, which leave a core idle: by any Python, since that takes nothing but its own library.
 # Where a program cannot be had, nothing is waited for.
 first:
 	@test -e $(VENV)/.installed || { $(NEW_ENOUGH) && { \
-		$(MAKE) --no-print-directory venv & packages=$$!; \
+		$(MAKE) --no-print-directory venv BESIDE=1 & packages=$$!; \
 		trap 'kill $$packages 2>/dev/null' INT TERM; \
 		$(HOLD) $(PYTHON) -m sandbox.toolchain --platform; programs=$$?; \
 		test $$programs -eq 0 || kill $$packages 2>/dev/null; \

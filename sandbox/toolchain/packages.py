@@ -15,6 +15,7 @@ if __name__ == "__main__":
     # Before the rest is loaded.
     end_at_once()
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ def install(folder: Path, progress: Progress, hashes: Path = HASHES) -> None:
     with locked(place, lambda: progress.step(f"Waiting for another command that installs the Python packages into {folder}")):
         if _is_made(place, hashes):
             return
-        with progress.step("Installing the Python packages (about a minute the first time)"):
+        with progress.long_step("Installing the Python packages (first time only)"):
             _run([sys.executable, "-m", "venv", str(place)])
             own = str(place / "bin" / "python")
             quiet = ("--no-compile", "--quiet", "--disable-pip-version-check")
@@ -88,8 +89,12 @@ def _ended(command: Sequence[str]) -> int:
 def main() -> int:
     """Make the environment that is named; returns the exit status."""
     terminate_in_order()
+    parser = argparse.ArgumentParser(prog="python -m sandbox.toolchain.packages", description="Make the Python environment.")
+    parser.add_argument("folder", type=Path, help="of the environment")
+    parser.add_argument("--shared-terminal", action="store_true", help="another command redraws a line of the same terminal")
+    asked = parser.parse_args()
     try:
-        install(Path(sys.argv[1]), Progress())
+        install(asked.folder, Progress(shared_terminal=asked.shared_terminal))
     except SandboxError as error:
         sys.stderr.write(f"error: {error.message}\n{error.remedy}\n")
         return 1
