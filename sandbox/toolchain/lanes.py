@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LANES: Final = 2
 _STOP_SECONDS: Final = 0.2
 _LIBRARY: Final = "Go's own library"
-_LIBRARY_SECONDS: Final = 20.0
+_LIBRARY_SECONDS: Final = 34.0
 
 
 class Builds:

@@ -15,6 +15,7 @@ import sys
 import tarfile
 import threading
 import time
+from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -73,12 +74,13 @@ class Machine:
         self.sources = root / "sources"
         (self.sources / SHELL_HOST).parent.mkdir(parents=True)
         (self.sources / SHELL_HOST).write_text("shim")
-        for part in program("pulumi").left_out:
+        left_out = [part for one in PROGRAMS for part in one.left_out]
+        for part in left_out:
             package = self.sources / part.module / part.package
             package.mkdir(parents=True, exist_ok=True)
             for name in (*part.keep, "other.go"):
                 (package / name).write_text(f"package of {part.module}\n")
-        modules = sorted({part.module for part in program("pulumi").left_out})
+        modules = sorted({part.module for part in left_out})
         (self.sources / "modules").write_text("".join(f"{module} {self.sources / module}\n" for module in modules))
         self.bin.mkdir()
 
@@ -180,6 +182,23 @@ def test_the_cache_folder_follows_the_pins(machine: Machine, tmp_path: Path, mon
     second = machine.find("etcd").etcd
     assert first != second
     assert first.exists()
+
+
+def test_the_cache_folder_follows_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which packages and files are left out, and what is compiled instead."""
+    programs = tmp_path / "programs"
+    shutil.copytree(toolchain.programs.FOLDER, programs)
+    monkeypatch.setenv("GPU_POOLS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(toolchain.programs, "FOLDER", programs)
+    one = program("kubernetes")
+    *others, last = one.left_out
+    places = [
+        place_of_build(one),
+        place_of_build(replace(one, left_out=tuple(others))),
+        place_of_build(replace(one, left_out=(*others, replace(last, keep=last.keep[1:])))),
+    ]
+    (programs / one.graph / "left-out" / last.instead).write_text("package other\n")
+    assert len({*places, place_of_build(one)}) == 4
 
 
 def test_two_runs_build_once(machine: Machine) -> None:
@@ -372,15 +391,26 @@ def test_every_program_is_pinned() -> None:
         assert re.fullmatch(r"v\d+\.\d+\.\d+", pinned_version(one))
 
 
-def test_the_collector_is_made_of_what_kubernetes_is_made_of() -> None:
-    """So that it compiles in seconds where that has been compiled, and is the client that nfd-master and nfd-worker are."""
-    pins = {}
-    for graph in ("kubernetes", "nfd-gc"):
-        text = (toolchain.programs.FOLDER / graph / "go.mod").read_text(encoding="utf-8")
-        pins[graph] = dict(re.findall(r"^\t(\S+) (v\S+) // indirect$", text, re.MULTILINE))
-    both = pins["nfd-gc"].keys() & pins["kubernetes"].keys()
-    assert {"k8s.io/client-go", "sigs.k8s.io/node-feature-discovery"} <= both
-    assert {name: pins["nfd-gc"][name] for name in both} == {name: pins["kubernetes"][name] for name in both}
+def _pins(graph: str) -> dict[str, str]:
+    text = (toolchain.programs.FOLDER / graph / "go.mod").read_text(encoding="utf-8")
+    return dict(re.findall(r"^\t(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("graph", "like", "known"),
+    [
+        # The collector is the client that nfd-master and nfd-worker are.
+        ("nfd-gc", "kubernetes", {"k8s.io/client-go", "sigs.k8s.io/node-feature-discovery"}),
+        ("pulumi-language-python", "pulumi", {"google.golang.org/grpc", "golang.org/x/net"}),
+    ],
+)
+def test_a_small_program_is_made_of_what_a_large_one_is_made_of(graph: str, like: str, known: set[str]) -> None:
+    """So that it compiles in seconds where that has been compiled."""
+    small, large = _pins(graph), _pins(like)
+    # Newer versions of that module have no language host that could be built.
+    both = (small.keys() & large.keys()) - {"github.com/pulumi/pulumi/sdk/v3"}
+    assert known <= both
+    assert {name: small[name] for name in both} == {name: large[name] for name in both}
 
 
 def test_the_command_prints_a_table(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
