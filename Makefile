@@ -26,22 +26,23 @@ RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv first known tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-night test-all unit lint bench
+.PHONY: help venv named-python first known tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-night test-all unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 venv: $(VENV)/.installed ## make the Python environment
 
-$(VENV)/.installed: hashes.txt
+# A PYTHON that somebody names is compared with that of the environment, which may be another one.
+$(VENV)/.installed: hashes.txt $(if $(filter environment command,$(firstword $(origin PYTHON))),named-python)
 	@$(NEW_ENOUGH)
-	@$(HOLD) $(PYTHON) -m sandbox.toolchain.packages $(VENV)
+	@$(HOLD) $(PYTHON) -m sandbox.toolchain.packages $(VENV) $(if $(BESIDE),--shared-terminal)
 
 # Programs are made beside the Python packages, which leave a core idle: by any Python, since that takes nothing but its own library.
 # Where a program cannot be had, nothing is waited for.
 first:
 	@test -e $(VENV)/.installed || { $(NEW_ENOUGH) && { \
-		$(MAKE) --no-print-directory venv & packages=$$!; \
+		$(MAKE) --no-print-directory venv BESIDE=1 & packages=$$!; \
 		trap 'kill $$packages 2>/dev/null' INT TERM; \
 		$(HOLD) $(PYTHON) -m sandbox.toolchain --platform; programs=$$?; \
 		test $$programs -eq 0 || kill $$packages 2>/dev/null; \

@@ -13,6 +13,7 @@ What differs on the way from another language `GpuPoolsProvider` sees to, so tha
 """
 
 import asyncio
+import inspect
 import json
 import sys
 from typing import Any, Final
@@ -65,7 +66,7 @@ class GpuPoolsProvider(ComponentProvider):
         schema = json.loads(self.schema or "")
         # Without it Go's generator (pkg/v3/codegen/go, v3.259) names a type of plain lists that it does not write.
         schema["language"]["go"]["generateExtraInputTypes"] = True
-        self.schema = json.dumps(schema)
+        self.schema = json.dumps(_without_margins(schema))
 
     def construct(self, name: str, resource_type: str, inputs: Inputs, options: ResourceOptions | None = None) -> ConstructResult:
         """Make a component.
@@ -107,6 +108,17 @@ class GpuPoolsProvider(ComponentProvider):
         """Declarations are in the stack file's words, which are the schema's."""
         del type_def
         return instance_val
+
+
+def _without_margins(schema: Any) -> Any:  # noqa: ANN401 - any part of it
+    """The schema with descriptions as Python 3.13 and newer keep docstrings: without the margin of the code around them."""
+    if isinstance(schema, list):
+        return [_without_margins(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    text = schema.get("description")
+    cleaned = {"description": inspect.cleandoc(text)} if isinstance(text, str) else {}
+    return {**{key: _without_margins(part) for key, part in schema.items()}, **cleaned}
 
 
 def _outputs_in(value: Any) -> bool:  # noqa: ANN401 - as `plain`

@@ -64,7 +64,7 @@ def fairness(rates: Sequence[float]) -> float:
         return 1.0
     # Of the greatest: a square of a tiny rate is rounded to nothing.
     shares = [rate / most for rate in rates]
-    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
+    return math.fsum(shares) ** 2 / (len(shares) * math.fsum(share * share for share in shares))
 
 
 def measured(clients: Sequence[Sequence[Operation]], start: float, window: float, windows: int) -> Measured:

@@ -1,8 +1,9 @@
 """What a command prints, made harmless where it is written, so that no message can forget it.
 
-`guarded` puts a `Terminal` before standard output and standard error. It lets line breaks and colours of our own through and
-writes everything else out that a terminal would act on. Colours are marked with what nobody can guess, so that a text of others
-cannot bring its own. Programs that are started inherit the descriptors behind it: whoever starts one sees to what it prints.
+`guarded` puts a `Terminal` before standard output and standard error. It lets line breaks, colours of our own and our redrawing
+of a line through, and writes everything else out that a terminal would act on. What is our own is marked with what nobody can
+guess, so that a text of others cannot bring its own. Programs that are started inherit the descriptors behind it: whoever starts
+one sees to what it prints.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
 #: Of this process alone.
 _MARK: Final = f"\x1b<{os.urandom(16).hex()}>"
-_COLOUR: Final = re.compile(rf"({_MARK}\[[\d;]+m)")
+_CONTROL: Final = re.compile(rf"({_MARK}\[(?:[\d;]+m|[GK]))")
 #: What programs colour their output with: bold, underlined, and letters that are neither black nor hidden.
 _PLAIN_COLOUR: Final = re.compile(r"\x1b(\[(?:[014]|3[1-7]|9[1-7]|38;5;(?:[1-9]|1[0-5]))m)")
 _RESET: Final = 0
+#: Moves the cursor to the start of its line (ECMA-48: CHA).
+LINE_START: Final = f"{_MARK}[G"
+#: Erases the line from the cursor on (ECMA-48: EL).
+ERASE_LINE: Final = f"{_MARK}[K"
 
 
 def coloured(text: str, colour: int) -> str:
@@ -46,7 +51,7 @@ class Terminal(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Write a text, harmless."""
-        parts = _COLOUR.split(text)
+        parts = _CONTROL.split(text)
         parts[::2] = map(harmless.text, parts[::2])
         parts[1::2] = (f"\x1b{part.removeprefix(_MARK)}" for part in parts[1::2])
         self._stream.write("".join(parts))

@@ -13,6 +13,7 @@ What is not known is None, never 0, and `missing` says which series is not there
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum  # `sum` rounds floats otherwise before Python 3.12
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.observing import rules, shares
@@ -218,7 +219,7 @@ def _units(answers: Answers, over: Span, series: str, key: Sequence[str]) -> Ite
 def _pool(pool: PoolPlan, answers: Answers, over: Span, pods: Iterable[PodUsage], costs: _Costs, *, priced: bool) -> PoolUsage:
     def total(series: str, *, count: bool = False) -> float | None:
         rows = [row.value for row in (answers.counts if count else answers.sums)[series] if row.labels.get(POOL) == pool.name]
-        return sum(rows) if rows else None
+        return fsum(rows) if rows else None
 
     def hours(steps: float | None) -> float | None:
         return None if steps is None else over.hours(steps)
@@ -237,7 +238,7 @@ def _pool(pool: PoolPlan, answers: Answers, over: Span, pods: Iterable[PodUsage]
         allocated,
         _known(pod.used for pod in own) if known else None,
         _known(pod.idle for pod in own) if known else None,
-        sum(pod.unmeasured for pod in own) if known else None,
+        fsum(pod.unmeasured for pod in own) if known else None,
         None if costs.node is None or not nodes else costs.node * nodes,
         _known(pod.idle_cost for pod in own) if known and costs.node is not None else None,
         _free_cost(pool.name, answers, over, costs) if known else None,
@@ -262,13 +263,13 @@ def _known(values: Iterable[float | None]) -> float | None:
     """Of what is known; nothing is, where there are values and none is known."""
     found = list(values)
     known = [value for value in found if value is not None]
-    return None if found and not known else sum(known)
+    return None if found and not known else fsum(known)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
     found = list(values)
     known = [value for value in found if value is not None]
-    return sum(known) if len(known) == len(found) else None
+    return fsum(known) if len(known) == len(found) else None
 
 
 def _free_cost(pool: str, answers: Answers, over: Span, costs: _Costs) -> float | None:

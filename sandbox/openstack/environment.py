@@ -40,7 +40,7 @@ def find(progress: Progress) -> Path:
     """
     digest = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()[:12]
     target = cache_folder() / f"openstack-{_version('keystone')}-{_version('magnum')}-{digest}"
-    text = f"Installing Keystone {_version('keystone')} and Magnum {_version('magnum')} (first time only, about 40 s, 300 MB)"
+    text = f"Installing Keystone {_version('keystone')} and Magnum {_version('magnum')} (first time only, 300 MB)"
     make_once(target, text, _make, progress, "built")
     return target / "bin" / "python"
 

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained
 from sandbox.toolchain import libseccomp
 from sandbox.toolchain.left_out import without
+from sandbox.toolchain.meter import Meter
 from sandbox.toolchain.programs import FOLDER, pin, pinned_go, pinned_version
 from sandbox.toolchain.version import parsed
 
@@ -48,12 +49,13 @@ _NO_NETWORK: Final = re.compile(
 )
 
 
-def go_build(program: Program, folder: Path) -> None:
+def go_build(program: Program, folder: Path, meter: Meter | None = None) -> None:
     """Build the programs of one Go module.
 
     Args:
         program: what to build.
         folder: an existing folder for the results.
+        meter: measures the processor time of the build.
 
     Raises:
         SandboxError: when Go is missing or too old, the sources cannot be had, or the build fails.
@@ -69,18 +71,20 @@ def go_build(program: Program, folder: Path) -> None:
             copies = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             flags.append(f"-modfile={without(program.left_out, _modules(go, program), FOLDER / program.graph, copies)}")
         more = stack.enter_context(libseccomp.settings()) if program.libseccomp else {}
-        _run_go([go, "build", *flags, "-o", output, *packages.values()], program.graph, cgo=program.cgo, more=more)
+        command = [go, "build", *flags, "-o", output, *packages.values()]
+        _run_go(command, program.graph, cgo=program.cgo, more=more, meter=meter)
     for copy in program.copies:
         _copy_module_file(go, copy, folder)
 
 
-def build_standard_library(program: Program) -> None:
+def build_standard_library(program: Program, meter: Meter | None = None) -> None:
     """Compile what nearly all programs share, for Go's own cache: two builds at a time would each do it.
 
     Args:
         program: any of those that are to be built.
+        meter: measures the processor time.
     """
-    _run_go([_go(program), "build", *_SAME_FOR_ALL, *_STANDARD], program.graph)
+    _run_go([_go(program), "build", *_SAME_FOR_ALL, *_STANDARD], program.graph, meter=meter)
 
 
 def has_memory() -> bool:
@@ -140,26 +144,50 @@ def _go(program: Program) -> str:
     return go
 
 
-def _run_go(command: Sequence[str], graph: str, *, cgo: bool = False, more: Mapping[str, str] | None = None) -> str:
+def _run_go(
+    command: Sequence[str],
+    graph: str,
+    *,
+    cgo: bool = False,
+    more: Mapping[str, str] | None = None,
+    meter: Meter | None = None,
+) -> str:
     """Run a Go command in a module's folder and return its output."""
     ours = {"CGO_ENABLED": "1" if cgo else "0", "GOWORK": "off"}
     environment = {**(_MORE_MEMORY if has_memory() else {}), **os.environ, **ours, **(more or {})}
     module = FOLDER / graph
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=module, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+    # The output goes into files, so that nothing but the end of the process is waited for.
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        tempfile.TemporaryFile("w+") as complaints,
+        subprocess.Popen(command, cwd=module, stdout=output, stderr=complaints, text=True, env=environment) as process,
+    ):
         _RUNNING.add(process)
         try:
-            output, complaints = process.communicate()
+            _wait_for(process, meter or Meter())
         finally:
             _RUNNING.discard(process)
+        printed, complained = ((file.seek(0), file.read())[1] for file in (output, complaints))
     if process.returncode == 0:
-        return output
-    tail = "\n".join((output + complaints).strip().splitlines()[-_OUTPUT_LINES:])
+        return printed
+    tail = "\n".join((printed + complained).strip().splitlines()[-_OUTPUT_LINES:])
     message = f"{module}: go {command[1]} failed (exit status {process.returncode}):\n{tail}"
     if _NO_NETWORK.search(tail):
         remedy = "Check the network, or set GOPROXY (and HTTPS_PROXY) to a proxy that can be reached from here."
         raise SandboxError(message, f"The sources come from Go's module proxy. {remedy}")
     raise SandboxError(message, "Read the output above; `go env` shows the settings in effect, as GOFLAGS.")
+
+
+def _wait_for(process: subprocess.Popen[str], meter: Meter) -> None:
+    """Wait until a process has ended, and measure it before its numbers are gone."""
+    meter.follow(process.pid)
+    try:
+        # Another thread that ends the builds may be the first to wait for it.
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    finally:
+        meter.stop()
+    process.wait()
 
 
 def _copy_module_file(go: str, copy: ModuleFile, folder: Path) -> None:

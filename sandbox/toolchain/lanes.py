@@ -18,23 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
+    from sandbox.toolchain.meter import Meter
     from sandbox.toolchain.programs import Program
 
 _LANES: Final = 2
 _STOP_SECONDS: Final = 0.2
 _LIBRARY: Final = "Go's own library"
-_LIBRARY_SECONDS: Final = 20.0
+_LIBRARY_SECONDS: Final = 34.0
 
 
 class Builds:
     """Programs that are to be built, and what remains of that."""
 
-    def __init__(self, programs: Sequence[Program], build_one: Callable[[Program], None]) -> None:
+    def __init__(self, programs: Sequence[Program], build_one: Callable[[Program, Meter], None]) -> None:
         """Begin nothing yet.
 
         Args:
             programs: at least one.
-            build_one: builds one.
+            build_one: builds one, and has it measured.
         """
         groups: dict[str, list[Program]] = {}
         for one in programs:
@@ -60,8 +61,7 @@ class Builds:
             SandboxError: when one cannot be built.
         """
         if self._lanes > 1:
-            self.remaining.begin(_LIBRARY, 1)
-            build.build_standard_library(self._waiting[0])
+            build.build_standard_library(self._waiting[0], self.remaining.begin(_LIBRARY))
             self.remaining.end(_LIBRARY)
         with ThreadPoolExecutor(self._lanes) as pool:
             builds = [pool.submit(self._build_what_can_be) for _ in range(self._lanes)]
@@ -75,8 +75,7 @@ class Builds:
     def _build_what_can_be(self) -> None:
         try:
             while (one := self._next()) is not None:
-                self.remaining.begin(one.name, self._lanes)
-                self._build_one(one)
+                self._build_one(one, self.remaining.begin(one.name))
                 self.remaining.end(one.name)
                 with self._changed:
                     self._built.add(one.name)

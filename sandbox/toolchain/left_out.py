@@ -6,6 +6,7 @@ files in their place, is in `programs`.
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -46,9 +47,15 @@ def without(left_out: Iterable[LeftOut], modules: Mapping[str, Path], graph: Pat
         for part in left_out:
             _leave_out(part, copies[part.module] / part.package, graph / "left-out")
         replaced = "".join(f"replace {module} => {copy}\n" for module, copy in copies.items())
-        (folder / "go.mod").write_text((graph / "go.mod").read_text("utf-8") + replaced, "utf-8")
+        (folder / "go.mod").write_text(_without_replacements((graph / "go.mod").read_text("utf-8"), copies) + replaced, "utf-8")
         shutil.copyfile(graph / "go.sum", folder / "go.sum")
     return folder / "go.mod"
+
+
+def _without_replacements(text: str, modules: Iterable[str]) -> str:
+    """A go.mod that replaces none of these modules: Go takes one replacement of each."""
+    names = "|".join(map(re.escape, modules))
+    return re.sub(rf"^\s*(?:replace\s+)?(?:{names})(?:\s+v\S+)?\s+=>.*\n", "", text, flags=re.MULTILINE)
 
 
 def _leave_out(part: LeftOut, package: Path, ours: Path) -> None:

@@ -20,13 +20,13 @@ from sandbox.toolchain.download import SWITCH, Unreachable, download
 from sandbox.toolchain.lanes import Builds
 from sandbox.toolchain.programs import pinned_version, program, sources
 from sandbox.toolchain.releases import platform_name, release
-from sandbox.toolchain.remaining import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from sandbox.system.progress import Progress
+    from sandbox.toolchain.meter import Meter
     from sandbox.toolchain.programs import Program
     from sandbox.toolchain.releases import Release
 
@@ -115,16 +115,15 @@ def _build(programs: Sequence[Program], progress: Progress) -> list[str]:
     """Build programs; returns the names of those that nobody else has built meanwhile."""
     built: list[str] = []
 
-    def build_one(one: Program) -> None:
-        if fill_once(place_of_build(one), partial(build.go_build, one)):
+    def build_one(one: Program, meter: Meter) -> None:
+        if fill_once(place_of_build(one), lambda folder: build.go_build(one, folder, meter)):
             built.append(one.name)
 
     if programs:
         builds = Builds(programs, build_one)
         others = f" and {len(programs) - 1} more" if len(programs) > 1 else ""
-        time = duration(builds.remaining.seconds())
-        # Short, since it is repeated with each sign of life; the lines below it name the others.
-        with progress.step(f"Building {_title(programs[0])}{others} (first time only, about {time})", builds.remaining.lines):
+        # Short, since the line has to hold what remains, too; that names the others.
+        with progress.long_step(f"Building {_title(programs[0])}{others} (first time only)", builds.remaining.describe):
             builds.run()
     return built
 

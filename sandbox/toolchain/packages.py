@@ -15,6 +15,9 @@ if __name__ == "__main__":
     # Before the rest is loaded.
     end_at_once()
 
+import argparse
+import contextlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 HASHES: Final = Path(__file__).resolve().parents[2] / "hashes.txt"
 _MARKER: Final = ".installed"
+#: As the standard library's module venv writes it.
+_VERSION: Final = re.compile(r"^version(?:_info)? = (?P<minor>\d+\.\d+)", re.MULTILINE)
 _COMPILED: Final = "_|alertsmanagement|authorization|containerservice|dashboard|monitor|network|resources"
 
 
@@ -42,13 +47,14 @@ def install(folder: Path, progress: Progress, hashes: Path = HASHES) -> None:
         hashes: the versions, with their hashes.
 
     Raises:
-        SandboxError: if a package cannot be installed.
+        SandboxError: if a package cannot be installed, or the environment is of another version of Python.
     """
     place = folder.resolve()
     with locked(place, lambda: progress.step(f"Waiting for another command that installs the Python packages into {folder}")):
+        _require_same_python(folder)
         if _is_made(place, hashes):
             return
-        with progress.step("Installing the Python packages (about a minute the first time)"):
+        with progress.long_step("Installing the Python packages (first time only)"):
             _run([sys.executable, "-m", "venv", str(place)])
             own = str(place / "bin" / "python")
             quiet = ("--no-compile", "--quiet", "--disable-pip-version-check")
@@ -56,6 +62,22 @@ def install(folder: Path, progress: Progress, hashes: Path = HASHES) -> None:
             unused = f"pulumi_azure_native/(?!{_COMPILED})[a-z]+/"
             _ended([own, "-m", "compileall", "-qq", "-x", unused, str(place / "lib")])
             (place / _MARKER).touch()
+
+
+def _require_same_python(folder: Path) -> None:
+    """Refuse an environment of another minor version of Python: its packages are of that one, and sandboxes may run by it.
+
+    Raises:
+        SandboxError: with what to do.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        written = _VERSION.search((folder / "pyvenv.cfg").read_text(encoding="utf-8"))
+        running = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if written and written["minor"] != running:
+            message = f"{folder}: made with Python {written['minor']}; PYTHON ({sys.executable}) is Python {running}."
+            go_on = f"Set PYTHON=python{written['minor']} to go on with it"
+            anew = "or run `make clean`, which stops every sandbox and removes it, and then the same command again"
+            raise SandboxError(message, f"{go_on}; {anew}; or name another folder with VENV=.")
 
 
 def _is_made(folder: Path, hashes: Path) -> bool:
@@ -88,8 +110,12 @@ def _ended(command: Sequence[str]) -> int:
 def main() -> int:
     """Make the environment that is named; returns the exit status."""
     terminate_in_order()
+    parser = argparse.ArgumentParser(prog="python -m sandbox.toolchain.packages", description="Make the Python environment.")
+    parser.add_argument("folder", type=Path, help="of the environment")
+    parser.add_argument("--shared-terminal", action="store_true", help="another command redraws a line of the same terminal")
+    asked = parser.parse_args()
     try:
-        install(Path(sys.argv[1]), Progress())
+        install(asked.folder, Progress(shared_terminal=asked.shared_terminal))
     except SandboxError as error:
         sys.stderr.write(f"error: {error.message}\n{error.remedy}\n")
         return 1

@@ -102,7 +102,7 @@ def _nothing_pending(run: Run) -> Iterator[None]:
     asyncio logs each task that is destroyed while it waits. CPython 3.11 ends `ast.parse` with a SystemError when that happens
     inside of it.
     """
-    loop = asyncio.get_event_loop_policy().get_event_loop()
+    loop = asyncio.get_event_loop()
     loop.set_exception_handler(lambda *_: None)
     yield
     del run

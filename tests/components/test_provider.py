@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -19,6 +20,9 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from components.provider import COMPONENTS, GpuPoolsProvider, whole_numbers
 from gpu_pools import __version__
 from tests.components.test_packaging import classes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FOLDER = Path(__file__).parents[2] / "components"
 SCHEMA = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
@@ -38,6 +42,20 @@ def test_the_provider_has_every_component() -> None:
 def test_the_schema_has_every_component() -> None:
     assert set(SCHEMA["resources"]) == {f"gpu-pools:index:{component.__name__}" for component in COMPONENTS}
     assert SCHEMA["version"] == __version__
+
+
+def _descriptions(part: Any) -> Iterator[str]:
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _descriptions(inner)
+    if isinstance(part, dict) and isinstance(part.get("description"), str):
+        yield part["description"]
+
+
+def test_the_schema_is_the_same_by_every_python() -> None:
+    """Before 3.13 docstrings keep the margin of the code around them."""
+    texts = list(_descriptions(SCHEMA))
+    assert any("\n" in text for text in texts)
+    assert [text for text in texts if text != inspect.cleandoc(text)] == []
 
 
 def test_the_folder_starts_as_a_provider(tmp_path: Path) -> None:

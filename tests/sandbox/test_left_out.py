@@ -65,6 +65,20 @@ def test_a_copy_has_our_file_and_what_stays_and_the_cache_is_as_before(module: P
     assert modfile.with_name("go.sum").read_text() == "sums\n"
 
 
+def test_a_replacement_of_the_module_that_is_there_already_gives_way(module: Path, graph: Path, tmp_path: Path) -> None:
+    """Kubernetes' go.mod has one for each module of its own: two replacements of one module are an error to Go."""
+    others = f"replace {MODULE}/v2 => {MODULE}/v2 v2.0.0\n"
+    text = f"module program\n\nrequire {MODULE} v1.0.0\n"
+    for written in (f"replace {MODULE} => {MODULE} v1.0.0\n", f"replace (\n\t{MODULE} v0.9.0 => ../here\n)\n"):
+        (graph / "go.mod").write_text(text + written + others)
+        build = tmp_path / f"build-{len(written)}"
+        build.mkdir()
+        made = without([PART], {MODULE: module}, graph, build).read_text()
+        assert made.count(f"{MODULE} => ") == 1
+        assert f"replace {MODULE} => {build}" in made
+        assert others in made
+
+
 def test_a_version_in_which_a_file_that_stays_has_another_name_is_refused(module: Path, graph: Path, tmp_path: Path) -> None:
     part = LeftOut(MODULE, "clouds", "ours.go", keep=("kept.go", "renamed.go"))
     (tmp_path / "build").mkdir()

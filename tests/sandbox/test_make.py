@@ -95,3 +95,29 @@ def test_two_at_once_install_the_packages_once(tmp_path: Path) -> None:
     third = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True, timeout=scaled(60))
     assert third.stderr == ""
     assert (tmp_path / "venv" / "bin" / "python").exists()
+
+
+def _installed(folder: Path, version: str) -> subprocess.CompletedProcess[str]:
+    """`make venv` by this Python, where an environment of some version is made already."""
+    (folder / "venv").mkdir()
+    (folder / "venv" / ".installed").touch()
+    (folder / "venv" / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {version}\n")
+    command = ["make", "--no-print-directory", "venv", f"VENV={folder / 'venv'}", f"PYTHON={sys.executable}"]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_an_environment_of_another_python_is_neither_used_nor_mixed(tmp_path: Path) -> None:
+    """It went on with the old one, and nothing said so."""
+    ended = _installed(tmp_path, "3.9.2")
+    assert ended.returncode == 2
+    assert (
+        f"{tmp_path / 'venv'}: made with Python 3.9; PYTHON ({sys.executable}) is Python 3.{sys.version_info.minor}."
+        in ended.stderr
+    )
+    assert "Set PYTHON=python3.9 to go on with it; or run `make clean`" in ended.stderr
+    assert sorted(path.name for path in (tmp_path / "venv").iterdir()) == [".installed", "pyvenv.cfg"]
+
+
+def test_another_patch_of_the_same_python_goes_on(tmp_path: Path) -> None:
+    ended = _installed(tmp_path, f"3.{sys.version_info.minor}.99")
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -18,7 +18,7 @@ from gpu_pools.text.markup import Html, Markdown
 from gpu_pools.text.nested import at
 from gpu_pools.text.plain_text import check_text
 from gpu_pools.text.table import resources_text, table
-from gpu_pools.text.terminal import Terminal, as_coloured, coloured, harmless_to
+from gpu_pools.text.terminal import ERASE_LINE, LINE_START, Terminal, as_coloured, coloured, harmless_to
 from gpu_pools.text.yaml_text import DuplicateKeyError, load_yaml
 
 if TYPE_CHECKING:
@@ -230,6 +230,12 @@ def test_colours() -> None:
     stream = _Stream()
     Terminal(stream).write(coloured("red", 31))
     assert stream.getvalue() == "\x1b[31mred\x1b[0m"
+
+
+def test_only_we_redraw_a_line() -> None:
+    stream = _Stream()
+    Terminal(stream).write(f"{LINE_START}{ERASE_LINE}ours\x1b[K\x1b[2K\x1b[G\r")
+    assert stream.getvalue() == "\x1b[G\x1b[Kours\\x1b[K\\x1b[2K\\x1b[G\\r"
 
 
 @pytest.mark.parametrize("plain", ["0", "1", "4", "31", "37", "91", "97", "38;5;1", "38;5;9", "38;5;15"])

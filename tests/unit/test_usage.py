@@ -21,6 +21,7 @@ from gpu_pools.observing.prometheus import CannotAskError, Prometheus, RefusedEr
 from gpu_pools.observing.times import Window, span
 from gpu_pools.plan.node_price import share_of_node
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.usage import report
 from gpu_pools.usage.questions import SERIES, Answers, asked
 from gpu_pools.usage.report import Usage, usage
 from gpu_pools.usage.showing import usage_json, usage_table
@@ -570,6 +571,10 @@ class TestADay:
 
     def test_the_document(self) -> None:
         golden("usage.json", usage_json(a_day(), "Pulumi.fleet.yaml") + "\n")
+
+    def test_sums_are_the_same_by_every_python(self) -> None:
+        """`sum` rounds after each step before Python 3.12, and not after it."""
+        assert report._known([0.1] * 10) == report._sum([0.1] * 10) == 1.0
 
     def test_parts_are_the_whole(self) -> None:
         for pod in a_day().pods:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +194,12 @@ def test_only_what_is_not_as_declared_or_cannot_be_told_fails_a_pipeline(
 
 
 def test_gitlab_s_images_are_pinned_by_digest() -> None:
-    images = [line.partition("image: ")[2] for line in _called(GITLAB).splitlines() if line.strip().startswith("image: ")]
-    assert images
-    for image in images:
-        assert re.fullmatch(r"python:3\.11\.\d+[\w-]*@sha256:[0-9a-f]{64}", image)
+    pipeline = _read(GITLAB)
+    named = [job["image"] for name, job in pipeline.items() if isinstance(job, dict) and "image" in job]
+    assert named == [pipeline["default"]["image"], "$IMAGE"]
+    for image in (named[0], *_gitlab_s_pythons()):
+        assert re.fullmatch(r"python:3\.1[1-4]\.\d+-slim-trixie@sha256:[0-9a-f]{64}", image)
+    assert named[0] in _gitlab_s_pythons()
 
 
 def _with_template(pipeline: Any, job: Any) -> Any:
@@ -227,6 +230,38 @@ def test_files_that_pipelines_name_are_there(path: Path) -> None:
         assert (ROOT / name).is_file(), name
     for target in re.findall(r"(?:^|run: |&& |; |- |\" )\s*make (?:--silent )?([\w-]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
+
+
+def _gitlab_s_pythons() -> list[str]:
+    (row,) = _read(GITLAB)["pythons"]["parallel"]["matrix"]
+    images: list[str] = row["IMAGE"]
+    return images
+
+
+def test_the_supported_versions_of_python_are_the_same_everywhere() -> None:
+    """What is promised is what the pipelines run, and one that is too old is refused by `make`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = (re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", one) for one in project["classifiers"])
+    versions = [one[1] for one in found if one]
+    assert versions == [f"3.{minor}" for minor in range(11, 11 + len(versions))]
+    first, last = versions[0], versions[-1]
+    assert project["requires-python"] == f">={first}"
+    job = _read(ROOT / ".github" / "workflows" / "check.yml")["jobs"]["pythons"]
+    assert job["strategy"]["matrix"]["python"] == versions
+    assert [re.match(r"python:(3\.\d+)\.", image)[1] for image in _gitlab_s_pythons()] == versions  # type: ignore[index]
+    for page in ("README.md", "CONTRIBUTING.md"):
+        assert f"Linux, Python {first} to {last}" in (ROOT / page).read_text(encoding="utf-8"), page
+    assert f"| Python | {first} to {last} |" in (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    assert f"< ({first.replace('.', ', ')})" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_both_forges_do_the_same_with_each_python() -> None:
+    """What waits for no program, and a stack that comes up."""
+    steps = _read(ROOT / ".github" / "workflows" / "check.yml")["jobs"]["pythons"]["steps"]
+    script = _read(GITLAB)["pythons"]["script"]
+    assert [step["run"] for step in steps if "run" in step] == script
+    assert "make up STACK=byo" in script
+    assert any("tests/unit" in line and "tests/components" in line for line in script)
 
 
 class TestChecks:
