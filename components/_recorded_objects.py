@@ -4,8 +4,8 @@ gpu_pools/proof/recorded_objects.py says how that comes about and what the error
 does not change come from its state, in a preview too; a resource that is still to be created has no id there and is left out. So
 the program knows without the state file what the state records, and it lists the cluster once for each kind of object.
 
-A preview only warns, since `drift` runs a preview and has to show everything. A cluster that does not answer is not an error here:
-the provider reports that itself.
+A preview only warns, since `drift` runs a preview and has to show everything. A cluster that does not answer is not an error
+here: the provider reports that itself.
 """
 
 import asyncio
