@@ -1,4 +1,4 @@
-"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|labels|preview|policies|up|scale]`.
+"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|labels|preview|policies|up|scale [POOLS]]`.
 
 Without an argument all but `scale` are measured.
 
@@ -15,7 +15,7 @@ change it much. Absolute times are printed for orientation only.
 - policies: `pulumi preview` with the policy pack against the same without it, at 3, 30 and 300 pools.
 - up: `make up` of aks-dev with nothing to change, against two floors: `pulumi up` alone of the same program and stack, and of
   the bare program, which registers what the state of that stack has.
-- scale: processor time by part of `preview` and `up` with 300 pools. Only where asked for by its name.
+- scale: processor time by part of `preview` and `up` with 300 pools, or as many as are given.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from gpu_pools.hardware.models import GpuModel
 
 PAIRS = 5
+MOST_POOLS = 300
 _STACK, _PROVIDERS = "pulumi:pulumi:Stack", "pulumi:providers:"
 NODES = 40
 SHARING = {
@@ -413,7 +414,7 @@ def _up_alone(engine: Engine, program: Path) -> None:
     engine.output("up", "--yes", "--skip-preview", "--expect-no-changes", "--suppress-permalink=true", cwd=program)
 
 
-def bench_scale(folder: Path, pools: int = 300) -> None:
+def bench_scale(folder: Path, pools: int) -> None:
     """Processor time by part of a preview, with and without the policy pack, and of `up`."""
     with previews(folder, pools) as (engine, _):
         command = [str(engine.tools.pulumi), "preview", "--non-interactive", "--stack", engine.sandbox.stack]
@@ -439,7 +440,7 @@ def _show_parts(what: str, measured: Measured) -> None:
     print(f"{what}: {total:.1f} s of processor time, {measured.seconds:.0f} s by the clock\n{measured.table()}", flush=True)
 
 
-def main(what: str) -> None:
+def main(what: str, pools: int) -> None:
     """Run the benchmarks whose name starts with `what`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -450,16 +451,16 @@ def main(what: str) -> None:
         if "labels".startswith(what):
             bench_labels(folder)
         if "preview".startswith(what):
-            for pools in (3, 30, 300):
-                bench_preview(folder, pools)
+            for count in (3, 30, 300):
+                bench_preview(folder, count)
         if "policies".startswith(what):
-            for pools in (3, 30, 300):
-                bench_policies(folder, pools)
+            for count in (3, 30, 300):
+                bench_policies(folder, count)
         if "up".startswith(what):
             bench_up(folder)
         if what and "scale".startswith(what):
-            bench_scale(folder)
+            bench_scale(folder, pools)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "")
+    main(sys.argv[1] if len(sys.argv) > 1 else "", int(sys.argv[2]) if len(sys.argv) > 2 else MOST_POOLS)
