@@ -49,10 +49,11 @@ first:
 		wait $$packages; packages=$$?; \
 		test $$programs -eq 0 || exit $$programs; exit $$packages; }; }
 
-# Before anything is installed for a stack that does not exist.
+# Before anything is installed for a stack that does not exist. The environment's own Python is new enough, and starts faster
+# than one that a version manager has to choose first.
 known:
-	@$(NEW_ENOUGH)
-	@$(PYTHON) -m sandbox.stack.names "$(STACK)"
+	@test -e $(VENV)/.installed || $(NEW_ENOUGH)
+	@$$(test -e $(VENV)/.installed && echo $(VENV)/bin/python || echo "$(PYTHON)") -m sandbox.stack.names "$(STACK)"
 
 tools: first venv ## find, download or build the programs
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain

@@ -1,4 +1,6 @@
-"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|labels|preview|policies|up]`, all without an argument.
+"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|labels|preview|policies|up|scale [POOLS]]`.
+
+Without an argument all but `scale` are measured.
 
 Each figure is a ratio to a floor that is measured in the same run, pair by pair, so that a slow or busy machine does not
 change it much. Absolute times are printed for orientation only.
@@ -11,7 +13,9 @@ change it much. Absolute times are printed for orientation only.
 - preview: `pulumi preview` of our program against a bare program that registers the very same resources with literal inputs
   (recorded from our preview) through the same SDKs, with nothing planned or checked, at 3, 30 and 300 pools.
 - policies: `pulumi preview` with the policy pack against the same without it, at 3, 30 and 300 pools.
-- up: a second, unchanged `make up` of aks-dev, in seconds.
+- up: `make up` of aks-dev with nothing to change, against two floors: `pulumi up` alone of the same program and stack, and of
+  the bare program, which registers what the state of that stack has.
+- scale: processor time by part of `preview` and `up` with 300 pools, or as many as are given.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +40,7 @@ sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
 
+from benchmarks.parts import measure  # noqa: E402
 from gpu_pools.hardware.models import model, model_keys  # noqa: E402
 from gpu_pools.mig import geometry, layouts  # noqa: E402
 from gpu_pools.plan.expectation import gfd_labels  # noqa: E402
@@ -50,13 +56,17 @@ from sandbox.stack.engine import Engine  # noqa: E402
 from sandbox.stack.state import find_sandbox, prepare  # noqa: E402
 from sandbox.system.progress import Progress  # noqa: E402
 from sandbox.toolchain.find import find_built, find_tools  # noqa: E402
+from sandbox.toolchain.tools import NODE_PROGRAMS, RULES  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from benchmarks.parts import Measured
     from gpu_pools.hardware.models import GpuModel
 
 PAIRS = 5
+MOST_POOLS = 300
+_STACK, _PROVIDERS = "pulumi:pulumi:Stack", "pulumi:providers:"
 NODES = 40
 SHARING = {
     "ts": {"timeSlicing": {"replicas": 4}},
@@ -87,15 +97,25 @@ def arguments(inputs):
     snake.pop("azure_api_version", None)  # the SDK gives it by itself
     return {"resource_name_" if key == "resource_name" else key: value for key, value in snake.items()}
 
+def whole(value):
+    if isinstance(value, dict) and "4dabf18193072939515e22adb298388d" in value:
+        return pulumi.Output.secret(json.loads(value["plaintext"]))
+    if isinstance(value, dict):
+        return {key: whole(one) for key, one in value.items() if not key.startswith("__")}
+    return [whole(one) for one in value] if isinstance(value, list) else value
+
 made = {}
 for entry in json.load(open("resources.json")):
-    opts = pulumi.ResourceOptions(parent=made.get(entry["parent"]))
-    if entry["type"] in TYPED:
-        made[entry["urn"]] = TYPED[entry["type"]](entry["name"], **arguments(entry["inputs"]), opts=opts)
+    opts = pulumi.ResourceOptions(parent=made.get(entry["parent"]), provider=made.get(entry["provider"]))
+    inputs = whole(entry["inputs"])
+    if entry["type"].startswith("pulumi:providers:"):
+        made[entry["urn"]] = pulumi.ProviderResource(entry["type"].rpartition(":")[2], entry["name"], inputs, opts)
+    elif entry["type"] in TYPED:
+        made[entry["urn"]] = TYPED[entry["type"]](entry["name"], **arguments(inputs), opts=opts)
     elif entry["custom"]:
-        made[entry["urn"]] = pulumi.CustomResource(entry["type"], entry["name"], entry["inputs"], opts)
+        made[entry["urn"]] = pulumi.CustomResource(entry["type"], entry["name"], inputs, opts)
     else:
-        made[entry["urn"]] = pulumi.ComponentResource(entry["type"], entry["name"], None, opts)
+        made[entry["urn"]] = pulumi.ComponentResource(entry["type"], entry["name"], inputs, opts)
 """
 
 
@@ -118,6 +138,31 @@ def stack(pools: int) -> str:
                 "sharing": names[number % len(names)],
                 "labels": {"example.com/team": f"team-{number % 7}"},
                 "taints": ["sku=gpu:NoSchedule"],
+            }
+            for number in range(pools)
+        ],
+    }
+    return yaml.safe_dump({"config": config}, sort_keys=False)
+
+
+def stack_for_nodes(pools: int) -> str:
+    """A stack file of that many pools of a cluster that is there, of one node each, with verifiers; three strategies in turn.
+
+    AKS has at most 100 node pools a cluster, so that many are deployed elsewhere. MPS is left out: no rule plays its daemon.
+    """
+    names = [name for name in SHARING if name != "mps"]
+    config = {
+        "gpu-pools:cluster": {"platform": "existing"},
+        "gpu-pools:sharing": {name: SHARING[name] for name in names},
+        "gpu-pools:operator": {"driver": "preinstalled"},
+        "gpu-pools:verification": {},
+        "gpu-pools:pools": [
+            {
+                "name": f"p{number}",
+                "nodeSelector": {"pool": f"p{number}"},
+                "gpuModel": "NVIDIA A100 80GB PCIe",
+                "gpusPerNode": 1,
+                "sharing": names[number % len(names)],
             }
             for number in range(pools)
         ],
@@ -289,7 +334,9 @@ def bench_preview(folder: Path, pools: int) -> None:
     """Preview our program against the bare one."""
     with previews(folder, pools) as (engine, run):
         recorded = json.loads(engine.output("preview", "--json"))
-        bare = _write_bare(folder / f"bare{pools}", recorded)
+        states = (step.get("newState") or {} for step in recorded["steps"])
+        # Their provider's kubeconfig is not known in a preview.
+        bare = _write_bare(folder / f"bare{pools}", (one for one in states if not one.get("type", "").startswith(_PROVIDERS)))
         compare(f"preview of {pools} pools", lambda: run(ROOT), lambda: run(bare), "<= 1.15")
 
 
@@ -303,24 +350,24 @@ def bench_policies(folder: Path, pools: int) -> None:
         print(f"{'':<28} in processor time {with_pack / without:.2f}   {with_pack:.2f} s against {without:.2f} s", flush=True)
 
 
-def _write_bare(folder: Path, recorded: dict[str, Any]) -> Path:
-    """A program that registers what our preview registered."""
+def _write_bare(folder: Path, resources: Iterable[dict[str, Any]]) -> Path:
+    """A program that registers what ours has registered, as a preview or a state has it."""
     folder.mkdir()
-    entries = []
-    for step in recorded["steps"]:
-        new = step.get("newState") or {}
-        if new.get("type", "pulumi:pulumi:Stack") == "pulumi:pulumi:Stack" or new["type"].startswith("pulumi:providers:"):
-            continue
-        entries.append(
-            {
-                "urn": new["urn"],
-                "parent": new.get("parent", ""),
-                "type": new["type"],
-                "name": new["urn"].rpartition("::")[2],
-                "custom": new.get("custom", False),
-                "inputs": new.get("inputs", {}),
-            }
-        )
+    entries = [
+        {
+            "urn": one["urn"],
+            "parent": one.get("parent", ""),
+            "provider": one.get("provider", "").rpartition("::")[0],
+            "type": one["type"],
+            "name": one["urn"].rpartition("::")[2],
+            "custom": one.get("custom", False),
+            "inputs": one.get("inputs", {}),
+        }
+        for one in resources
+        if one.get("type", _STACK) != _STACK
+        and not one["urn"].rpartition("::")[2].startswith("default_")
+        and not one.get("external")
+    ]
     (folder / "resources.json").write_text(json.dumps(entries))
     (folder / "__main__.py").write_text(BARE)
     shutil.copy(ROOT / "Pulumi.yaml", folder)
@@ -330,17 +377,70 @@ def _write_bare(folder: Path, recorded: dict[str, Any]) -> Path:
 
 
 def bench_up(folder: Path) -> None:
-    """A second, unchanged `make up`."""
+    """`make up` with nothing to change, against `pulumi up` of the same program, and of one that only registers."""
     os.environ["GPU_POOLS_SANDBOX_DIR"] = str(folder / "state")
     os.environ.pop("GPU_POOLS_STACKS_DIR", None)
-    progress = Progress()
-    first = seconds(lambda: commands.up("aks-dev", progress))
-    again = seconds(lambda: commands.up("aks-dev", progress))
-    commands.down("aks-dev", progress)
-    print(f"make up of aks-dev: {first:.1f} s from nothing (programs built), {again:.1f} s unchanged (aim < 60 s)", flush=True)
+    sandbox = find_sandbox("aks-dev")
+    try:
+        print(f"make up of aks-dev, programs built: {seconds(_make_up):.1f} s from nothing (aim < 15 min)", flush=True)
+        engine = Engine(sandbox, find_tools(Progress(), only={"pulumi", "helm"}), stand_ins.attached(sandbox))
+        bare = _write_bare(folder / "bare", engine.exported(show_secrets=True)["resources"])
+        # Of the same state, but a copy: the bare program knows nothing of hooks and orders, and would write that down.
+        folder_of_copy = folder / "copy" / "aks-dev"
+        shutil.copytree(sandbox.folder, folder_of_copy, ignore=shutil.ignore_patterns("clusters", "cloud", "logs"))
+        copied = replace(engine, sandbox=replace(sandbox, folder=folder_of_copy))
+        for name, floor in (
+            ("pulumi up alone", lambda: _up_alone(engine, ROOT)),
+            ("pulumi up of a bare program", lambda: _up_alone(copied, bare)),
+        ):
+            compare(f"make up, unchanged / {name}", _make_up, floor, "make up <= 5 s")
+            mine, least = processor_seconds(_make_up), processor_seconds(floor)
+            print(f"{'':<28} in processor time {mine / least:.2f}   {mine:.2f} s against {least:.2f} s", flush=True)
+    finally:
+        commands.throw_away("aks-dev", Progress())
 
 
-def main(what: str) -> None:
+def _make_up() -> None:
+    """Run `make up` of aks-dev as a user does; its green table or a failure is what it ends with."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "up", "STACK=aks-dev"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        sys.exit(f"make up failed:\n{done.stdout}{done.stderr}")
+
+
+def _up_alone(engine: Engine, program: Path) -> None:
+    """Run a program by `pulumi up` alone; what would change something fails."""
+    engine.output("up", "--yes", "--skip-preview", "--expect-no-changes", "--suppress-permalink=true", cwd=program)
+
+
+def bench_scale(folder: Path, pools: int) -> None:
+    """Processor time by part of a preview, with and without the policy pack, and of `up`."""
+    with previews(folder, pools) as (engine, _):
+        command = [str(engine.tools.pulumi), "preview", "--non-interactive", "--stack", engine.sandbox.stack]
+        command += ["--config-file", str(engine.sandbox.config_file)]
+        pack = ["--policy-pack", str(ROOT / "policies" / "pack")]
+        for name, arguments in (("preview", command), ("preview with the policy pack", [*command, *pack])):
+            measured = measure(arguments, cwd=ROOT, environment=engine.environment(), servers_of=engine.sandbox.folder)
+            _show_parts(f"{name} of {pools} pools on AKS", measured)
+    name = f"nodes{pools}"
+    (folder / f"Pulumi.{name}.yaml").write_text(stack_for_nodes(pools))
+    environment = {**os.environ, NODE_PROGRAMS: RULES}
+    try:
+        for what in ("from nothing", "unchanged"):
+            command = [sys.executable, "-m", "sandbox", "up", name]
+            measured = measure(command, cwd=ROOT, environment=environment, servers_of=folder)
+            _show_parts(f"up of {pools} pools of a cluster that is there, {what}", measured)
+    finally:
+        commands.throw_away(name, Progress())
+
+
+def _show_parts(what: str, measured: Measured) -> None:
+    total = sum(measured.parts.values()) + measured.unread
+    print(f"{what}: {total:.1f} s of processor time, {measured.seconds:.0f} s by the clock\n{measured.table()}", flush=True)
+
+
+def main(what: str, pools: int) -> None:
     """Run the benchmarks whose name starts with `what`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -351,14 +451,16 @@ def main(what: str) -> None:
         if "labels".startswith(what):
             bench_labels(folder)
         if "preview".startswith(what):
-            for pools in (3, 30, 300):
-                bench_preview(folder, pools)
+            for count in (3, 30, 300):
+                bench_preview(folder, count)
         if "policies".startswith(what):
-            for pools in (3, 30, 300):
-                bench_policies(folder, pools)
+            for count in (3, 30, 300):
+                bench_policies(folder, count)
         if "up".startswith(what):
             bench_up(folder)
+        if what and "scale".startswith(what):
+            bench_scale(folder, pools)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "")
+    main(sys.argv[1] if len(sys.argv) > 1 else "", int(sys.argv[2]) if len(sys.argv) > 2 else MOST_POOLS)

@@ -26,6 +26,7 @@ class Extras(TypedDict, total=False):
     provider: pulumi.ProviderResource
     custom_timeouts: pulumi.CustomTimeouts
     hooks: pulumi.ResourceHookBinding | None
+    transformations: list[pulumi.ResourceTransformation]
 
 
 def unless_false(flag: bool) -> bool | None:  # noqa: FBT001 - the value of an option, not a switch

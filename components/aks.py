@@ -36,6 +36,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 from . import _log
 from ._args import AksClusterArgs, AksPoolArgs, AksPoolLike
 from ._azure_arguments import arguments
+from ._azure_types import without_older_types
 from ._config_keys import after_operator, once_agreed, pool_plan
 from ._entra_login import try_login
 from ._held import held_hook
@@ -119,6 +120,7 @@ class AksCluster(pulumi.ComponentResource):
                 protect=unless_false(settings.protect),
                 replace_on_changes=replacing("ManagedCluster"),
                 hooks=pulumi.ResourceHookBinding(before_update=[_change_hook(name, system)], after_update=[system.hook(name)]),
+                transformations=[without_older_types],
             ),
         )
         self.cluster_id = self.resource.id
@@ -145,7 +147,7 @@ class AksCluster(pulumi.ComponentResource):
                 resource_group_name=settings.resource_group,
                 location=settings.location,
                 tags=put_back(dict(settings.tags)),
-                opts=child_options(self, opts),
+                opts=child_options(self, opts, transformations=[without_older_types]),
             )
             return made.name
         found = resources.get_resource_group_output(
@@ -164,7 +166,7 @@ class AksCluster(pulumi.ComponentResource):
                 resource_name_=self.cluster_name,
                 config_name=window,
                 maintenance_window=cast("Any", inputs),
-                opts=child_options(self, opts),
+                opts=child_options(self, opts, transformations=[without_older_types]),
             )
         if (monitoring := settings.options.monitoring) and monitoring.workspace:
             self._logs(name, monitoring, settings, opts)
@@ -317,6 +319,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 ],
                 hooks=_pool_hooks(name, planned),
                 aliases=other_names(f"{name}-pool", planned),
+                transformations=[without_older_types],
             ),
         )
         self.pool_id = pool.id

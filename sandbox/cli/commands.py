@@ -84,16 +84,20 @@ def up(stack: str, progress: Progress, nodes: str | None = None, *, observe: boo
         real = real_nodes.choose(sandbox, plan, nodes)
         if observe:
             observed.choose(sandbox, plan, real_nodes=any(one.count for one in real.values()))
+        ran_before = _process_ids(sandbox)
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, real=real)
         plugin_choice.remember(sandbox, engine.tools)
         engine = _recovered(engine, progress)
         if observe:
             observed.start(sandbox, observers, progress)
         progress.note(f"pulumi up --stack {stack}")
+        started, begun = _process_ids(sandbox) != ran_before, time.time()
+        quiet_since = time.monotonic()
         if not _has_succeeded(engine, "up", *_QUIETLY, watch=_watch(sandbox, plan, progress)):
             message = f"pulumi up of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause and run `make up` again; what exists is kept.")
-        seen = settle(sandbox, plan, progress)
+        is_unchanged = not started and engine.has_changed_nothing(begun)
+        seen = settle(sandbox, plan, progress, quiet_since=quiet_since if is_unchanged else None)
         if observe and seen.holds:
             observed.await_values(sandbox, sum(len(pool.nodes) for pool in seen.pools), progress)
         return seen
@@ -245,7 +249,7 @@ def down(stack: str, progress: Progress) -> None:
     tools = find_platform_tools(progress)
     with _held(sandbox, "down"):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, keep_stack_file=True)
-        engine = _recovered(engine, progress)
+        engine = recovery.with_program_if_moved(_recovered(engine, progress))
         if recovery.unprotect(engine):
             progress.note("protected resources: the protection is taken off, in the sandbox only")
         if sandbox.observed.exists():
@@ -289,8 +293,19 @@ def plan_of(sandbox: Sandbox, *, observe: bool = False) -> Plan:
     return plan_config(observed.with_section(config) if observe or sandbox.observed.exists() else config)
 
 
-def settle(sandbox: Sandbox, plan: Plan, progress: Progress, timeout: float | None = None) -> Look:
-    """Look until everything holds and goes on holding, or the time is over; returns the last look."""
+def settle(
+    sandbox: Sandbox, plan: Plan, progress: Progress, timeout: float | None = None, *, quiet_since: float | None = None
+) -> Look:
+    """Look until everything holds and goes on holding, or the time is over; returns the last look.
+
+    Args:
+        sandbox: of the stack.
+        plan: of the stack.
+        progress: where progress is told.
+        timeout: seconds; None for the usual time.
+        quiet_since: since when nobody has changed or started anything, by the monotonic clock: what the first look finds has
+            held since then. None where something was changed.
+    """
     verification = plan.settings.verification
     longest = min(SETTLE_SECONDS, verification.deadline_seconds) if verification.enabled else SETTLE_SECONDS
     deadline = time.monotonic() + (longest if timeout is None else timeout)
@@ -302,7 +317,8 @@ def settle(sandbox: Sandbox, plan: Plan, progress: Progress, timeout: float | No
             # A node shows the old state until its pods are replaced, and a right one shortly between two replacements.
             seen = look(sandbox, plan)
             now = time.monotonic()
-            held_since = (held_since or now) if seen.holds else None
+            held_since = (held_since or quiet_since or now) if seen.holds else None
+            quiet_since = None
             if now > deadline or (held_since and now - held_since >= _CALM_SECONDS):
                 return seen
             time.sleep(_POLL_SECONDS)
@@ -340,6 +356,12 @@ def _watch(sandbox: Sandbox, plan: Plan, progress: Progress) -> Callable[[], Non
             progress.note("\n    ".join([f"{noted - begun:.0f} s; waited for:", *lines]))
 
     return watch
+
+
+def _process_ids(sandbox: Sandbox) -> set[int]:
+    """The processes that run for a sandbox."""
+    folders = [sandbox.folder, sandbox.openstack, *sandbox.cluster_folders()]
+    return {process.pid for folder in folders for process in processes.running(folder).values()}
 
 
 def _tell_who_works(sandbox: Sandbox, progress: Progress) -> None:

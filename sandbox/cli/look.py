@@ -6,7 +6,6 @@ Nothing is waited for and nothing is taken for well that could not be read.
 from __future__ import annotations
 
 import datetime as dt
-import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +17,8 @@ from gpu_pools.evidence.shared_text import strayed
 from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox.cli.observe import PoolObservation, observe
-from sandbox.cluster.api import Api
+from sandbox.cluster.api import shared_client
 from sandbox.cluster.api_errors import ApiError, UnreachableError
-from sandbox.cluster.kubeconfig import read_kubeconfig
 from sandbox.cluster.node_tools import recorded
 from sandbox.cluster.rollout import Objects, troubles, waiting_on
 from sandbox.stack import checkpoint
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.evidence.verdicts import Evidence, NodeEvidence
     from gpu_pools.plan.planned import Plan
+    from sandbox.cluster.api import Api
     from sandbox.stack.state import Sandbox
 
 _PATHS: Final = {
@@ -141,7 +140,7 @@ def _read(folders: Sequence[Path]) -> tuple[Objects, Snapshot]:
             unread.append(f"the cluster {folder.name} is being made")
             continue
         try:
-            api = _client((folder / "kubeconfig").read_text(encoding="utf-8"))
+            api = shared_client(folder / "kubeconfig")
             for kind, path in _PATHS.items():
                 listed[kind] += _list(api, path)
             config_maps += _list(api, f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps")
@@ -149,12 +148,6 @@ def _read(folders: Sequence[Path]) -> tuple[Objects, Snapshot]:
             unread.append(f"the cluster {folder.name} cannot be read: {error}")
     nodes = unread[0] if unread else listed["nodes"]
     return Objects(**listed, unread=unread), Snapshot(time, nodes, config_maps_of(config_maps))
-
-
-@functools.lru_cache
-def _client(kubeconfig: str) -> Api:
-    """A cluster is looked at several times a second: its client is kept as long as its kubeconfig says the same."""
-    return Api(read_kubeconfig(kubeconfig))
 
 
 def _list(api: Api, path: str) -> list[Mapping[str, Any]]:

@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.cluster import machine_groups, node_tools
-from sandbox.cluster.api import Api
+from sandbox.cluster.api import shared_client
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.stack import stand_ins
 from sandbox.toolchain import plugin_releases
@@ -75,7 +75,7 @@ def charts(folders: Iterable[Path]) -> list[tuple[str, bool | None]]:
     found: dict[str, bool | None] = {}
     for folder in folders:
         try:
-            releases = Api.at(folder / "kubeconfig").list(_RELEASES)["items"]
+            releases = shared_client(folder / "kubeconfig").list(_RELEASES)["items"]
         except (ApiError, UnreachableError, OSError):
             found["of " + folder.name] = None
             continue

@@ -10,6 +10,7 @@ Paths are as the API has them, such as ``/api/v1/nodes``; `Api.path` finds one b
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import threading
@@ -256,6 +257,23 @@ class Api:
             raise UnreachableError(f"{method} {self.server}{path}: {error.reason}") from error
         except (HTTPError, OSError) as error:
             raise UnreachableError(f"{method} {self.server}{path}: {_plain(error)}") from error
+
+
+def shared_client(kubeconfig: Path) -> Api:
+    """Return the client of a kubeconfig file: the same one as long as the file says the same.
+
+    A command looks at a cluster several times, and a new client begins with a handshake and questions of its own.
+
+    Raises:
+        UnreachableError: the kubeconfig is of no use.
+        OSError: it cannot be read.
+    """
+    return _client_of(kubeconfig.read_text(encoding="utf-8"))
+
+
+@functools.lru_cache
+def _client_of(kubeconfig: str) -> Api:
+    return Api(read_kubeconfig(kubeconfig))
 
 
 def _plain(error: Exception) -> str:

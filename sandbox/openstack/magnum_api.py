@@ -18,11 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import NameOID
-
 from sandbox.clouds.refusal import Refusal
 from sandbox.openstack.login import REGION, auth, client
 
@@ -193,19 +188,12 @@ class MagnumApi:
     def access(self, id_: str) -> Access:
         """Make a key and have Magnum sign it, as the plugin does."""
         cluster = self._call("GET", f"clusters/{id_}")
-        key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
-        names = [
-            x509.NameAttribute(NameOID.COMMON_NAME, "admin"),
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
-        ]
-        request = x509.CertificateSigningRequestBuilder(x509.Name(names)).sign(key, hashes.SHA256())
-        pem = request.public_bytes(serialization.Encoding.PEM).decode()
-        form, secret = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        key, request = _make_key_and_request()
         access = Access(
             server=cluster["api_address"],
             ca_pem=self._call("GET", f"certificates/{id_}")["pem"],
-            client_cert_pem=self._call("POST", "certificates", {"cluster_uuid": id_, "csr": pem})["pem"],
-            client_key_pem=key.private_bytes(serialization.Encoding.PEM, form, secret).decode(),
+            client_cert_pem=self._call("POST", "certificates", {"cluster_uuid": id_, "csr": request})["pem"],
+            client_key_pem=key,
             kubeconfig="",
         )
         return replace(access, kubeconfig=_kubeconfig(cluster["name"], access))
@@ -421,6 +409,22 @@ class MagnumApi:
         with _refused():
             response = self.client.request(path, method, json=body, endpoint_filter=_MAGNUM, microversion=_MICROVERSION)
         return dict(response.json()) if response.content else {}
+
+
+def _make_key_and_request() -> tuple[str, str]:
+    """Make an administrator's key, and the request to have it signed; both as PEM."""
+    # Stacks on other platforms load this module, and need no cryptography (login.py).
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
+    names = [x509.NameAttribute(NameOID.COMMON_NAME, "admin"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")]
+    request = x509.CertificateSigningRequestBuilder(x509.Name(names)).sign(key, hashes.SHA256())
+    form, secret = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    return key.private_bytes(pem, form, secret).decode(), request.public_bytes(pem).decode()
 
 
 @contextmanager

@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 _STACK: Final = "pulumi:pulumi:Stack"
 
 
+def latest(sandbox: Sandbox) -> dict[str, Any]:
+    """The deployment as the file has it: `resources`, `pending_operations` and more; empty where there is none yet."""
+    checkpoint: dict[str, Any] = read_json(sandbox.state_file).get("checkpoint") or {}
+    return checkpoint.get("latest") or {}
+
+
 def outputs(sandbox: Sandbox) -> dict[str, Any]:
     """The stack's outputs as of the last deploy that came so far; none where there was none."""
-    found = [one for one in _latest(sandbox).get("resources") or [] if one["type"] == _STACK]
+    found = [one for one in latest(sandbox).get("resources") or [] if one["type"] == _STACK]
     return found[0].get("outputs") or {} if found else {}
 
 
 def pending(sandbox: Sandbox) -> list[str]:
     """What the engine is doing, e.g. ``creating DaemonSet gpu-marker``, in the order it was begun."""
-    return [f"{one['type']} {_resource(one['resource']['urn'])}" for one in _latest(sandbox).get("pending_operations") or []]
-
-
-def _latest(sandbox: Sandbox) -> dict[str, Any]:
-    checkpoint: dict[str, Any] = read_json(sandbox.state_file).get("checkpoint") or {}
-    return checkpoint.get("latest") or {}
+    return [f"{one['type']} {_resource(one['resource']['urn'])}" for one in latest(sandbox).get("pending_operations") or []]
 
 
 def _resource(urn: str) -> str:

@@ -38,6 +38,10 @@ _FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "AAD_", "OS_", "KUBE")
 _UMASK: Final = 0o077
 _INTERRUPT_SECONDS: Final = 120
 _WATCH_SECONDS: Final = 2
+#: What the engine does to a resource that it leaves as it is (pkg/resource/deploy/step.go, OpSame and OpRead).
+_NO_CHANGES: Final = frozenset({"same", "read"})
+#: Stands for a record that does not say what was done.
+_CHANGED: Final = ("update",)
 #: What the engine says after each destroy. Here the stack goes with the sandbox; `destroy --remove` would say less, and take the
 #: user's stack file away.
 _STACK_IS_KEPT: Final = ("The resources in the stack have been deleted, but the history", "If you want to remove the stack")
@@ -182,10 +186,25 @@ class Engine:
 
     def failed_last(self) -> bool:
         """Whether the last update ended with an error; False where there was none."""
+        return self._last_run().get("result") == "failed"
+
+    def has_changed_nothing(self, begun: float) -> bool:
+        """Whether an update that was begun at a time found everything as it should be; False where its record is not there.
+
+        Args:
+            begun: when it was begun, in seconds since 1970.
+        """
+        last = self._last_run()
+        # The engine writes whole seconds.
+        is_it = last.get("kind") == "update" and last.get("startTime", 0) >= int(begun)
+        return is_it and last.get("result") == "succeeded" and set(last.get("resourceChanges") or _CHANGED) <= _NO_CHANGES
+
+    def _last_run(self) -> dict[str, Any]:
+        """The engine's record of its last update, refresh or destroy; empty where there is none."""
         folder = self.sandbox.backend / ".pulumi" / "history" / "gpu-pools" / self.sandbox.stack
         # Their names end in the time, in nanoseconds.
         last = max(folder.glob("*.history.json"), default=None)
-        return last is not None and read_json(last).get("result") == "failed"
+        return read_json(last) if last else {}
 
     def release_locks(self) -> bool:
         """Remove the lock of an engine that was killed, and say whether there was one; the caller holds the sandbox."""

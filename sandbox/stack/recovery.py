@@ -27,7 +27,7 @@ from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.openstack import replicas
 from sandbox.providers.kube_objects import Objects
-from sandbox.stack import inventory, missing_objects, stand_ins
+from sandbox.stack import checkpoint, inventory, missing_objects, stand_ins
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 
@@ -64,13 +64,15 @@ def take_over(engine: Engine) -> bool:
 def recover(engine: Engine) -> Engine:
     """Take away what an earlier run left unfinished; returns the engine to go on with.
 
+    The state file is read as it is: to decrypt its secrets takes the engine most of a second, and they are needed only where
+    something is refreshed.
+
     Raises:
         SandboxError: if the engine cannot be helped.
     """
-    sandbox, state = engine.sandbox, engine.exported(show_secrets=True)
+    sandbox, state = engine.sandbox, checkpoint.latest(engine.sandbox)
     magnum = stand_ins.magnum(sandbox)
     resources, pending = state.get("resources") or [], state.get("pending_operations") or []
-    engine = replace(engine, run_program=_has_moved(sandbox, resources))
     known = lookup.known_ids(resources)
     with _magnums_refusals():
         if not pending and lookup.agree(sandbox.folder, magnum, known):
@@ -78,7 +80,7 @@ def recover(engine: Engine) -> Engine:
             stale = refusing if engine.failed_last() else []
             stale += missing_objects.urns_of_missing(resources, _clusters(sandbox))
             if stale:
-                _refresh(engine, *stale)
+                _refresh(with_program_if_moved(engine), *stale)
             return engine
         # A stand-in may still be at work for the engine that died.
         stand_ins.stop(sandbox)
@@ -89,8 +91,18 @@ def recover(engine: Engine) -> Engine:
             for folder in _clusters(sandbox):
                 mend_object(engine, folder / "kubeconfig", operation["resource"], operation["type"], managers)
     engine = replace(engine, attached=stand_ins.start(sandbox, engine.tools, engine.attached.login))
-    _refresh(engine)
+    _refresh(with_program_if_moved(engine))
     return engine
+
+
+def with_program_if_moved(engine: Engine) -> Engine:
+    """Return the engine as a refresh or a destroy needs it: with the program where the state leads to other addresses.
+
+    Raises:
+        SandboxError: if the engine cannot read its state.
+    """
+    resources = engine.exported(show_secrets=True).get("resources") or []
+    return replace(engine, run_program=_has_moved(engine.sandbox, resources))
 
 
 def _refresh(engine: Engine, *urns: str) -> None:

@@ -72,6 +72,18 @@ def test_an_unknown_stack_is_refused_before_anything_is_installed(tmp_path: Path
     assert "-m venv" not in (tmp_path / "log").read_text()
 
 
+def test_with_an_environment_no_other_python_is_started(tmp_path: Path) -> None:
+    """A version manager's Python took two tenths of a second of each command, to find out what the environment says."""
+    environment = tmp_path / "venv" / "bin"
+    environment.mkdir(parents=True)
+    (environment / "python").symlink_to(sys.executable)
+    (tmp_path / "venv" / ".installed").touch()
+    ended = _make(tmp_path, "known", "STACK=nope")
+    assert ended.returncode == 2
+    assert "Pulumi.nope.yaml: there is no such stack" in ended.stderr
+    assert not (tmp_path / "log").exists()
+
+
 INSTALL = """
 import sys
 from pathlib import Path

@@ -51,7 +51,7 @@ def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
 
 
 def line(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, api: Releases | Silent, platform: str = "existing") -> str:
-    monkeypatch.setattr(reality.Api, "at", lambda _: api)
+    monkeypatch.setattr(reality, "shared_client", lambda _: api)
     return reality.reality(sandbox, platform)
 
 

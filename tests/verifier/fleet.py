@@ -78,6 +78,7 @@ _AT_ONCE = 8
 _LONGEST_WAIT = 120
 _REQUEST = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$")
 _OPEN_WATCHES = re.compile(r"^apiserver_longrunning_requests\{(.*)\} (\S+)$")
+_STORED = re.compile(r"^apiserver_storage_size_bytes\{(.*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -196,19 +197,22 @@ class Fleet:
         """An assertion of each node."""
         return self.each(Verifier.assert_and_mark, self.verifiers)
 
-    def follow_all(self) -> None:
-        """Let each verifier watch its node; returns once each knows how its node is now."""
-        for verifier in self.verifiers:
+    def follow_all(self, most: int | None = None) -> None:
+        """Let verifiers watch their nodes, each or so many; returns once each of them knows how its node is now."""
+        for verifier in self.verifiers[:most]:
             verifier.follow()
-        for verifier in self.verifiers:
+        for verifier in self.verifiers[:most]:
             assert verifier.api.heard.wait(_LONGEST_WAIT), f"the verifier of {verifier.node} hears nothing"
 
-    def report(self, *, page: bool = False) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    def report(
+        self, *, page: bool = False, longest: float = _LONGEST_WAIT
+    ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
         """`python -m gpu_pools evidence` on all nodes, as a process; returns how it ended, and its evidence (none where it wrote
         none).
 
         Args:
             page: whether it writes the HTML page too.
+            longest: seconds that it may take.
         """
         outputs, evidence = self.folder / "outputs.json", self.folder / "evidence.json"
         outputs.write_text(json.dumps({"clusterName": "fleet", "verification": reports(PLAN, self.deployed)}))
@@ -224,7 +228,7 @@ class Fleet:
             str(self.cluster.kubeconfig),
         ]
         command += ["--json", str(evidence), *(["--html", str(self.folder / "evidence.html")] if page else [])]
-        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=scaled(_LONGEST_WAIT))
+        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=scaled(longest))
         return done, json.loads(evidence.read_text()) if evidence.exists() else {}
 
     def requests(self) -> Counter[tuple[str, str]]:
@@ -237,6 +241,10 @@ class Fleet:
             resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
             found[labels["verb"], resource] += number
         return found
+
+    def stored_bytes(self) -> int:
+        """The size of etcd's database, as etcd tells the API server; what compaction has freed in it counts."""
+        return sum(number for _, number in self._metric(_STORED))
 
     def watches(self) -> int:
         """The watches of single nodes that are open."""
