@@ -173,6 +173,7 @@ def test_the_first_declaration_once_more(trial: Trial) -> None:
     trial.wait_until(lambda: running(trial) == REPLICAS, "the fifth runs on a node that has joined")
 
 
+@at_night("more replacements of the same pool, a minute each")
 def test_in_place_it_is_drained_before_it_is_replaced_and_a_destroy_leaves_nothing(trial: Trial) -> None:
     """Nor does a destroy need the program."""
     before, (name,) = _machines(trial), _made(trial)
