@@ -313,6 +313,7 @@ features ="""
     program.write_text(text.replace("\nfeatures =", options))
 
 
+@pytest.mark.sweep
 def test_an_example_comes_up_stays_and_goes(own_network: Callable[..., str], tmp_path: Path) -> None:
     assert "create" in json.loads(own_network("preview", "--json"))["changeSummary"]
     own_network("up", "--yes", "--skip-preview")

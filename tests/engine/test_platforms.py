@@ -1,7 +1,7 @@
 """Each platform once, as a user goes through it: brought up, verified, changed, taken away; some faults on the way.
 
-The bring-up and the change of `make test`. All special cases are in the other files of this folder, which are left
-to `make test-all`.
+AKS is the bring-up and the change of `make test`. The other platforms and all special cases, which are in the other files of this
+folder, are left to `make test-all`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sandbox.cluster import node_tools
 from tests.engine.courses import found_and_repaired, run
 from tests.engine.faults import FAULTS
 from tests.engine.fleet import Fleet
+from tests.tiers import these
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ SOME: Final = ("sharing off although declared", "MPS with another split", "MPS d
 SHARES: Final = "nvidia.com/gpu"
 
 
-@pytest.mark.parametrize("platform", STACKS)
+@pytest.mark.parametrize("platform", these(STACKS, ["aks"]))
 def test_a_platform_is_brought_up_changed_and_taken_away(platform: str, sandbox: Callable[..., Trial]) -> None:
     trial = sandbox(STACKS[platform], platform)
     trial.up().ok()

@@ -20,7 +20,8 @@ FOLDERS: Final = ("tests/engine", "tests/sandbox")
 #: Files of which `make test` runs nothing; each repeats with special cases what the file behind it shows.
 LEFT_OUT: Final = {
     "tests/sandbox/machines/test_first_offer.py": "tests/sandbox/machines/test_daemon.py",
-    "tests/engine/test_adopt.py": "tests/engine/test_adopt_clusters.py",
+    "tests/engine/test_adopt.py": "tests/adopting/test_command.py",
+    "tests/engine/test_adopt_clusters.py": "tests/adopting/test_command.py",
     "tests/engine/test_aks_changes.py": "tests/engine/test_platforms.py",
     "tests/engine/test_already_there.py": "tests/components/test_owners.py",
     "tests/engine/test_azure_check.py": "tests/components/test_azure_check.py",
@@ -76,7 +77,6 @@ INTERRUPTIONS: Final = "tests/engine/test_interruption.py::test_the_next_run_fin
 #: A file of which all is for the nights.
 NIGHTLY: Final = "tests/engine/test_gpu_models.py"
 ENGINE: Final = (
-    "adopt_clusters",
     "bad_input",
     "interruption",
     "packages",
@@ -85,9 +85,7 @@ ENGINE: Final = (
 )
 #: Each kind, as a pattern of the name of a test in `make test`.
 KINDS: Final = {
-    "AKS brought up and changed": r"engine/test_platforms\.py::.*\[aks\]",
-    "Magnum brought up and changed": r"engine/test_platforms\.py::.*\[magnum\]",
-    "an existing cluster brought up and changed": r"engine/test_platforms\.py::.*\[existing\]",
+    "a platform brought up and changed": r"engine/test_platforms\.py::.*\[aks\]",
     "an interrupt": r"engine/test_interruption\.py::.*-ctrl-c\]",
     "a kill": r"engine/test_interruption\.py::.*-kill-all\]",
     "bad input refused by the program": r"engine/test_bad_input\.py::test_preview_refuses\[",
