@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu_pools.verifier.documents import parse_json
 from gpu_pools.verifier.reading import Mode
@@ -79,3 +81,26 @@ def test_what_is_no_json_is_refused(text: str) -> None:
     for parse in (json.loads, parse_json):
         with pytest.raises(ValueError, match=r"."):
             parse(text)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda item: st.lists(item) | st.dictionaries(st.text(), item),
+)
+
+
+@given(value=_JSON, indent=st.none() | st.integers(0, 3), ascii_only=st.booleans())
+def test_any_json_is_read_as_json_reads_it(value: object, indent: int | None, ascii_only: bool) -> None:  # noqa: FBT001
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    assert repr(parse_json(text)) == repr(json.loads(text))
+
+
+@given(text=st.text(alphabet=st.sampled_from('{}[]",:0123456789.eE+-truefalsn \\u\n'), max_size=30))
+def test_any_text_is_read_or_refused_as_json_does_it(text: str) -> None:
+    answers = []
+    for parse in (json.loads, parse_json):
+        try:
+            answers.append(repr(parse(text)))
+        except ValueError:
+            answers.append("refused")
+    assert answers[0] == answers[1]
