@@ -31,14 +31,16 @@ def test_messages_of_components_carry_no_escape(say: Callable[[str], None], monk
 
 def test_problems_that_another_language_is_told_carry_no_escape() -> None:
     """Tries them by names and keys of a program."""
-    for text in WORST:
-        inputs: Any = {"cluster": {"platform": "aks", text: text}, "sharing": {text: {text: 1}}, "pools": [{"name": text}]}
-        with pytest.raises(InputPropertiesError) as raised:
-            GpuPoolsProvider().construct("gpu", "gpu-pools:index:GpuPlatform", inputs)
-        told = [one[key] for one in raised.value.errors or [] for key in ("property_path", "reason")]
-        assert told
-        assert not harmful("".join(told))
-        assert "\n" not in "".join(told)
+    cluster = {"platform": "aks", **{text: text for text in WORST}}
+    sharing = {text: {text: 1} for text in WORST}
+    inputs: Any = {"cluster": cluster, "sharing": sharing, "pools": [{"name": text} for text in WORST]}
+    with pytest.raises(InputPropertiesError) as raised:
+        GpuPoolsProvider().construct("gpu", "gpu-pools:index:GpuPlatform", inputs)
+    told = [one[key] for one in raised.value.errors or [] for key in ("property_path", "reason")]
+    # Each text is wrong in the cluster, as a strategy and as a pool.
+    assert len(told) >= 2 * 3 * len(WORST)
+    assert not harmful("".join(told))
+    assert "\n" not in "".join(told)
 
 
 def test_problems_that_a_program_ends_with_carry_no_escape() -> None:

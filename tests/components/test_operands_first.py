@@ -102,14 +102,15 @@ def test_nothing_is_waited_for_where_all_have_it(run: Run, api: ApiServer, said:
 
 def test_it_is_waited_as_long_as_nodes_get_done_and_said_each_minute(run: Run, api: ApiServer, said: list[str]) -> None:
     """Ten nodes, each for nearly as long as one may take: far longer than the verifiers' own limit."""
-    turn = turn_seconds(plan()) - 10
+    operator = {"driverUpgrade": {"drainTimeoutSeconds": 10}}
+    turn = turn_seconds(plan(**operator)) - 10
     api.items["nodes"] = nodes(**{f"n{index}": OLD for index in range(10)})
 
     def passes(now: float) -> None:
         done = int(now // turn)
         api.items["nodes"] = nodes(**{f"n{index}": NEW if index < done else OLD for index in range(10)})
 
-    assert 10 * turn <= waited(run, api, passes) < 10 * turn + 10
+    assert 10 * turn <= waited(run, api, passes, **operator) < 10 * turn + 10
     assert said[0] == "pool a: 10 of its nodes get other pods of the operator first: n0, n1, n2, n3, n4 and 5 more"
     assert said[-1] == "pool a: 1 of its nodes get other pods of the operator first: n9"
     assert len(said) == pytest.approx(10 * turn / 60, abs=1)
