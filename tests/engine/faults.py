@@ -204,7 +204,7 @@ def _verifier_ends(number: int) -> Callable[[Fleet, str], Callable[[], object]]:
 
     def happens(fleet: Fleet, node: str) -> Callable[[], object]:
         undo = _gpus(lambda machine: _each(machine, compute_mode=_PROHIBITED))(fleet, node)
-        running = fleet.running_on(node, "termination-log watch --expect")
+        running = fleet.running_on(node, " -- watch --expect")
         assert running, f"no verifier runs on {node}"
         for pid in running:
             # Its reader of NVML may end by itself meanwhile.
