@@ -14,6 +14,7 @@ from gpu_pools.rendering.mps_signal import APP, POLICY, has_wrong_name, probe_po
 from sandbox.nvml import state
 from tests.engine.fleet import Fleet
 from tests.engine.marks import ON_NODES
+from tests.patience import scaled
 from tests.tiers import at_night
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def test_without_the_policy_a_deploy_ends_early_and_names_the_cause(fleet: Fleet
     # `make up` would look for the binding in the cluster first, and make it again.
     done = fleet.trial.engine("up", "--yes", "--skip-preview")
     assert done.code != 0
-    assert done.seconds < 300, "the deadline of the verification alone is 600 s"
+    assert done.seconds < scaled(300), "the deadline of the verification alone is 600 s"
     assert "waiting helps nothing" in done.text
     assert "config-manager cannot signal the MPS daemon" in done.text
     assert "error creating symlink" not in done.text, "that would be another cause"

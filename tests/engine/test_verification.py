@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.nvml import state
 from tests.engine.marks import ON_NODES
-from tests.patience import output_of
+from tests.patience import output_of, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_up_says_why_it_fails_and_going_back_goes_through(sandbox: Callable[...,
     assert len(waits) >= 5, failed.err
     assert f"{node['metadata']['name']} (ts): GpuSharingVerified is False: Differs; not running there yet: " in waits[-1]
     assert "gpu-pools-verifier-ts (init container assert" in waits[-1]
-    assert failed.seconds < LONGEST_SECONDS
+    assert failed.seconds < scaled(LONGEST_SECONDS)
     # The provider itself never says more of a DaemonSet.
     assert "failed to fully initialize or become live: timed out waiting for the condition" in failed.text, failed.text
     for told in (

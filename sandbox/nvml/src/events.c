@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_SETS = 64, POLL_MILLISECONDS = 20 };
+enum { MAX_SETS = 64, POLL_MILLISECONDS = 20, ERROR_MILLISECONDS = 200 };
 
 static struct event_set {
     bool taken;
@@ -148,12 +148,22 @@ static long long milliseconds_now(void)
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000LL;
 }
 
+/* NVIDIA's device plugin asks again at once after an error, and writes two lines to its log for each: of a lost GPU it filled
+ * 400 MB in five minutes and kept more than a core busy. How fast a real driver answers then is not known. */
+static void pause_before_error(unsigned int timeout_milliseconds)
+{
+    unsigned int pause = timeout_milliseconds < ERROR_MILLISECONDS ? timeout_milliseconds : ERROR_MILLISECONDS;
+    nanosleep(&(struct timespec){.tv_nsec = pause * 1000000L}, NULL);
+}
+
 NVML_FUNCTION nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout_milliseconds)
 {
     REQUIRE_ARGUMENT(data != NULL);
     long long end = milliseconds_now() + timeout_milliseconds;
     for (;;) {
         nvmlReturn_t result = look(__func__, handle, data);
+        if (result != NVML_SUCCESS && result != NVML_ERROR_TIMEOUT)
+            pause_before_error(timeout_milliseconds);
         if (result != NVML_ERROR_TIMEOUT || milliseconds_now() >= end)
             return result;
         nanosleep(&(struct timespec){.tv_nsec = POLL_MILLISECONDS * 1000000L}, NULL);

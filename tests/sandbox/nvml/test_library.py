@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -388,6 +389,18 @@ def test_an_event_is_awaited(bench: Any) -> None:
     nvml.send("nvmlEventSetWait", events, 600_000)
     changed(nvml, events=(simulated.Event(1, pynvml.nvmlEventTypeXidCriticalError, 79),))
     assert nvml.receive()["eventData"] == 79
+
+
+def test_who_waits_for_events_of_a_lost_gpu_is_not_answered_all_the_time(bench: Any) -> None:
+    """NVIDIA's device plugin asks again at once after each error."""
+    nvml = bench.machine()
+    events = nvml.nvmlEventSetCreate()
+    nvml.nvmlDeviceRegisterEvents(nvml.gpu(), pynvml.nvmlEventTypeXidCriticalError, events)
+    faulty(nvml, simulated.Fault("nvmlEventSetWait*", error=pynvml.NVML_ERROR_GPU_IS_LOST))
+    begun = time.monotonic()
+    for _ in range(3):
+        assert nvml.refuses(pynvml.NVML_ERROR_GPU_IS_LOST, "nvmlEventSetWait", events, 5000)
+    assert time.monotonic() - begun >= 3 * 0.2
 
 
 # --- several processes ------------------------------------------------------------------------------------
