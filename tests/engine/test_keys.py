@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 pytestmark = ON_NODES
 
+#: Shares that a node may have for a moment: the plugin has ended and is not registered again, as a kubelet has it.
+BETWEEN: Final = frozenset({0})
 STACK: Final = """
 config:
   gpu-pools:cluster: {platform: existing, context: byo}
@@ -64,7 +66,7 @@ def test_a_changed_declaration(trial: Trial) -> None:
     with Watch(trial) as watch:
         trial.up().ok()
     assert _keys(trial) == _in_use(trial)
-    assert watch.counts["ts"] == {4, 8}
+    assert watch.counts["ts"] - BETWEEN == {4, 8}
     assert watch.dangling == set()
     assert watch.states <= {"success", "pending"}
 
@@ -89,7 +91,7 @@ def test_a_failed_verification_keeps_the_old_key_and_going_back_finds_it(trial: 
     _declare(trial, sliced={"timeSlicing": {"replicas": 8}})
     with Watch(trial) as watch:
         trial.up().ok()
-    assert watch.counts["ts"] == {6, 8}
+    assert watch.counts["ts"] - BETWEEN == {6, 8}
     assert watch.dangling == set()
     assert _keys(trial) == _in_use(trial)
     assert new not in _keys(trial)
