@@ -191,7 +191,7 @@ def test_an_alert_that_is_missing_is_noticed(plan: Plan, tmp_path: Path) -> None
     assert run(plan, [case], tmp_path).returncode != 0
 
 
-@pytest.mark.parametrize("seed", these(range(100), [0]))
+@pytest.mark.parametrize("seed", these(range(100), [0], by_day=20))
 def test_healthy_fleets_raise_nothing(seed: int, tmp_path: Path) -> None:
     """Ten each: a thousand. Pods come and go in them, and each GPU is in use."""
     version = (fleets.NEWEST, fleets.OLD)[seed % 2]
@@ -224,7 +224,7 @@ def bare(nodes: Fleet, pool: str) -> Fleet:
     )
 
 
-@pytest.mark.parametrize("seed", these(range(40), [0]))
+@pytest.mark.parametrize("seed", these(range(40), [0], by_day=10))
 def test_planned_changes_raise_nothing(seed: int, tmp_path: Path) -> None:
     """Five each, 200: another layout, another driver, nodes more and less, other pods."""
     draw = Random(seed)  # noqa: S311
