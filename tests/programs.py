@@ -1,4 +1,4 @@
-"""The programs that tests run beside those of a stack, and a command that makes them: `python -m tests.programs test|rest|night`.
+"""The programs that tests run beside those of a stack, and a command that makes them: `python -m tests.programs rest|night`.
 
 They are made before the first test, since a test that builds one takes all cores from the others. While tests run, nothing is
 made (GPU_POOLS_PROGRAMS=made): a test of a program that is missing here fails and names it. `make test` needs only what `make up`
@@ -15,9 +15,8 @@ from sandbox.system.progress import Progress
 from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE, program
 
-#: Tier -> programs; of a real node all.
+#: Tier -> programs that it needs besides those of the tiers before it; `make test` needs none. Of a real node all.
 OF_TIER: Final = {
-    "test": (),
     "rest": (
         *(one.name for one in REAL_NODE),
         *("promtool", "mig-manager", "nfd-gc", "registry", "actionlint", "pulumi-language-yaml"),

@@ -1,4 +1,4 @@
-"""What the commands work on: the expectation, the node's objects, NVML; and where last words go.
+"""What the commands work on: the expectation and the node's objects; and where last words go.
 
 What only some need is imported where they need it: loading takes most of the time of an assertion.
 """
@@ -9,15 +9,11 @@ import os
 import sys
 
 from .documents import DocumentError
-from .expectation import Expectation, read_expectation
-from .findings import Verdict
-from .observation import Observer
+from .expectation import read_expectation
 
 TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .child import Reader
+    from .expectation import Expectation
     from .node import NodeReader
     from .options import Options
 
@@ -62,12 +58,6 @@ def expectation_of(options: Options) -> tuple[Expectation, bytes]:
         message = "the expectation says nothing of the node object; --only nvml leaves Kubernetes out."
         raise UsageError(message)
     return expected, document
-
-
-def nvml_holds(options: Options, reader: Reader, expected: Expectation) -> Callable[[], bool]:
-    """Whether NVML says what is declared, whatever the node object says."""
-    observer = Observer(reader, None, options.pause, options.processes)
-    return lambda: observer.hold(expected).findings.verdict is Verdict.HOLDS
 
 
 def terminate(path: str | None, message: str) -> None:

@@ -58,20 +58,12 @@ class Progress:
             waits_for: what it waits for right now, in lines; asked with each sign of life.
         """
         token = object()
-        start = time.monotonic()
         self._begin(text, token)
-        over = threading.Event()
-        pulse = threading.Thread(target=self._beat, args=(text, token, start, over, waits_for), daemon=True)
-        pulse.start()
-        outcome, colour = "failed after", _RED
-        try:
+        with self._pulse(
+            lambda start, over: self._beat(text, token, start, over, waits_for),
+            lambda outcome, seconds: self._continue(text, token, f"{outcome} {seconds:.1f} s\n"),
+        ):
             yield
-            outcome, colour = "done in", _GREEN
-        finally:
-            over.set()
-            pulse.join()
-            seconds = time.monotonic() - start
-            self._continue(text, token, f"{self._paint(outcome, colour)} {seconds:.1f} s\n")
 
     @contextlib.contextmanager
     def long_step(self, text: str, describe: Callable[[], str] = str) -> Iterator[None]:
@@ -81,11 +73,24 @@ class Progress:
             text: what is done.
             describe: what is being done right now and what remains, in one line; empty where there is nothing to say.
         """
-        start = time.monotonic()
-        over = threading.Event()
-        pulse = threading.Thread(target=self._show_state, args=(text, describe, start, over), daemon=True)
         if not self._redraws:
             self._print_line(f"{text} …")
+        with self._pulse(
+            lambda start, over: self._show_state(text, describe, start, over),
+            lambda outcome, seconds: self._print_line(f"{text} … {outcome} {elapsed(seconds)}"),
+        ):
+            yield
+
+    @contextlib.contextmanager
+    def _pulse(self, beat: Callable[[float, threading.Event], None], end: Callable[[str, float], None]) -> Iterator[None]:
+        """Give signs of life beside what is done, and print how it ended.
+
+        Args:
+            beat: gives them from a time on, by the monotonic clock, until the event is set; runs in a thread.
+            end: prints the end: how it ended, and the seconds that it took.
+        """
+        start, over = time.monotonic(), threading.Event()
+        pulse = threading.Thread(target=beat, args=(start, over), daemon=True)
         pulse.start()
         outcome, colour = "failed after", _RED
         try:
@@ -94,7 +99,7 @@ class Progress:
         finally:
             over.set()
             pulse.join()
-            self._print_line(f"{text} … {self._paint(outcome, colour)} {elapsed(time.monotonic() - start)}")
+            end(self._paint(outcome, colour), time.monotonic() - start)
 
     def note(self, text: str) -> None:
         """Print one line that is not a step of its own."""

@@ -24,6 +24,7 @@ from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
 from tests.patience import scaled
+from tests.sandbox.small_sandbox import STACK, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from sandbox.stack.state import Sandbox
 
-STACK = "config:\n  gpu-pools:cluster: {platform: existing}\n"
 #: What stack files in several styles of YAML say.
 SAYS = {"config": {"gpu-pools:cluster": {"name": "x", "version": "1.30"}, "gpu-pools:pools": [{"name": "gpu"}]}}
 STYLES = (
@@ -46,12 +46,7 @@ SLEEP = ["/bin/sleep", "60"]
 
 @pytest.fixture
 def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    monkeypatch.setenv("GPU_POOLS_SANDBOX_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("GPU_POOLS_STACKS_DIR", str(tmp_path / "stacks"))
-    (tmp_path / "stacks").mkdir()
-    (tmp_path / "stacks" / "Pulumi.small.yaml").write_text(STACK)
-    made = state.find_sandbox("small")
-    state.prepare(made)
+    made = prepared(tmp_path, monkeypatch)
     yield made
     processes.stop(made.folder, grace=0.0)
 

@@ -12,10 +12,11 @@ import pytest
 from sandbox.cli import commands
 from sandbox.cli.look import Look
 from sandbox.cluster.api_errors import ApiError, UnknownKindError, UnreachableError
-from sandbox.stack import missing_objects, recovery, state
+from sandbox.stack import missing_objects, recovery
 from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import Attached
 from sandbox.system.progress import Progress
+from tests.sandbox.small_sandbox import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from sandbox.stack.state import Sandbox
 
-STACK = "config:\n  gpu-pools:cluster: {platform: existing}\n"
 #: Long before the calm that `settle` waits for.
 LONG_AGO = 60.0
 PLAN: Any = SimpleNamespace(settings=SimpleNamespace(verification=SimpleNamespace(enabled=False)))
@@ -31,13 +31,7 @@ PLAN: Any = SimpleNamespace(settings=SimpleNamespace(verification=SimpleNamespac
 
 @pytest.fixture
 def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
-    monkeypatch.setenv("GPU_POOLS_SANDBOX_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("GPU_POOLS_STACKS_DIR", str(tmp_path / "stacks"))
-    (tmp_path / "stacks").mkdir()
-    (tmp_path / "stacks" / "Pulumi.small.yaml").write_text(STACK)
-    made = state.find_sandbox("small")
-    state.prepare(made)
-    return made
+    return prepared(tmp_path, monkeypatch)
 
 
 def _engine(sandbox: Sandbox, script: str) -> Engine:

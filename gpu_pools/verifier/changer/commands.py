@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..api import ApiError
 from ..findings import Verdict
-from ..sources import UsageError, expectation_of, node_reader, nvml_holds, terminate
+from ..observation import Observer
+from ..sources import UsageError, expectation_of, node_reader, terminate
 from .change import Change, ChangeError, Manner, target_of
 from .keep import keep
 from .living_node import LivingNode
@@ -38,20 +39,19 @@ def keeper(
     if not options.keep or node is None or expected.node is None:
         return None
     living = LivingNode(node.api, node.name, expected.node.namespace)
-    return partial(keep, living, target_of(expected), nvml_holds(options, reader, expected))
+    return partial(keep, living, target_of(expected), _nvml_holds(options, reader, expected))
 
 
 def _change(options: Options, reader: Reader) -> int:
     expected, node, turns = _turned(options)
     try:
         target, manner = target_of(expected), Manner(options.drain, options.staying, options.wait, options.restart_mps)
-
         windows = [read_window(text) for text in options.window]
 
         def opens() -> float:
             return opens_in(windows, turns.api.clock()) if windows else 0.0
 
-        Change(target, node, turns, manner, nvml_holds(options, reader, expected), opens).run()
+        Change(target, node, turns, manner, _nvml_holds(options, reader, expected), opens).run()
     except ChangeError as error:
         print(f"not changed: {error}", file=sys.stderr)
         terminate(options.termination_log, f"not changed: {error}")
@@ -68,6 +68,12 @@ def _release(options: Options, reader: Reader) -> int:
         message = f"the node cannot be given back: {error}"
         raise UsageError(message) from None
     return 0
+
+
+def _nvml_holds(options: Options, reader: Reader, expected: Expectation) -> Callable[[], bool]:
+    """Whether NVML says what is declared, whatever the node object says."""
+    observer = Observer(reader, None, options.pause, options.processes)
+    return lambda: observer.hold(expected).findings.verdict is Verdict.HOLDS
 
 
 def _turned(options: Options) -> tuple[Expectation, LivingNode, Turns]:
