@@ -118,10 +118,10 @@ lint: venv ## style, types and the borders between packages
 unit: venv ## the fast tests
 	@$(VENV)/bin/pytest tests/unit
 
-test: lint tools ## style, types, borders, and each kind of test once: some eight minutes
+test: lint tools ## style, types, borders, and each kind of test once: some twelve minutes
 	@$(MADE) $(PYTEST) -n $(JOBS) $(SPREAD) -m "not sweep"
 
-test-rest: venv tools ## the tests that `make test` leaves out: a quarter of an hour
+test-rest: venv tools ## the tests that `make test` leaves out: more of the same, half an hour or more
 	@$(HOLD) $(VENV)/bin/python -m tests.programs rest
 	@$(MADE) $(PYTEST) -n $(REST) $(SPREAD) -m "sweep and not night"
 

@@ -1,4 +1,4 @@
-"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|labels|preview|policies|up|scale [POOLS]]`.
+"""Ratios of what people wait for: `python benchmarks/run.py [plan|mig|labels|preview|policies|up|scale [POOLS]]`.
 
 Without an argument all but `scale` are measured.
 

@@ -2,8 +2,8 @@
 
 `guarded` puts a `Terminal` before standard output and standard error. It lets line breaks, colours of our own and our redrawing
 of a line through, and writes everything else out that a terminal would act on. What is our own is marked with what nobody can
-guess, so that a text of others cannot bring its own. Programs that are started inherit the descriptors behind it: whoever starts
-one sees to what it prints.
+guess, so that a text of others cannot bring its own. Programs that are started inherit the descriptors behind it: the code that
+starts one has to make its output harmless.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ installed here go in the structs that the verifier uses, their text unchanged, w
 what it builds.
 
 What every assertion loads has its bytecode beside it (PEP 552), which takes half the time of compiling. A Python of another
-version, or one that finds another source beside it, passes it over and takes the source. All the rest takes so long to load or is
+version, or one that finds another source beside it, ignores it and compiles the source. All the rest takes so long to load or is
 needed so seldom that bytecode would only make the file larger.
 `python -m gpu_pools.verifier.archive FILE` writes the file, `--changer FILE` the second one.
 """

@@ -2,8 +2,8 @@
 
 Only reads. Profiles of a GPU are asked for once in several readings. Each call's error is kept where its answer would stand.
 NVML is opened for one reading and closed after it: a process that keeps it open would itself stand in the way of a reset.
-`verifier.serve` runs this in a process of its own, since a call may never come back; before each call the name is told to whoever
-listens.
+`verifier.serve` runs this in a process of its own, since a call may never come back; before each call it writes the name of
+the function to its parent.
 
 What comes out is JSON, in the form of reading.py, which says what each field means: to load dataclasses would take as long as
 to read the GPU.

@@ -106,7 +106,7 @@ class Observer:
         return assertion
 
     def _look(self, expected: Expectation | None, *, again: bool = False) -> Observation:
-        # Whoever reads NVML does so meanwhile.
+        # The other process reads NVML at the same time.
         self._reader.ask()
         processes = read_processes(self._processes)
         nvml = self._reader.read(again=again)

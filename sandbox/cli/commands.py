@@ -66,7 +66,7 @@ def up(stack: str, progress: Progress, nodes: str | None = None, *, observe: boo
 
     Args:
         stack: its name.
-        progress: where progress is told.
+        progress: what prints the progress.
         nodes: which nodes it has, of those that real_nodes names; None: as it is.
         observe: whether a Prometheus and live dashboards run beside it from now on; else as it is.
 
@@ -113,7 +113,7 @@ def preview(stack: str, progress: Progress, save: Path | None = None, policies: 
 
     Args:
         stack: its name.
-        progress: where progress is told.
+        progress: what prints the progress.
         save: a file for the engine's events, which are then not shown; what policies find is among them and no failure here.
         policies: the configuration of the policy pack; where `save` is given.
 
@@ -301,7 +301,7 @@ def settle(
     Args:
         sandbox: of the stack.
         plan: of the stack.
-        progress: where progress is told.
+        progress: what prints the progress.
         timeout: seconds; None for the usual time.
         quiet_since: since when nobody has changed or started anything, by the monotonic clock: what the first look finds has
             held since then. None where something was changed.

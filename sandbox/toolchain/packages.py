@@ -76,8 +76,8 @@ def _require_same_python(folder: Path) -> None:
         if written and written["minor"] != running:
             message = f"{folder}: made with Python {written['minor']}; PYTHON ({sys.executable}) is Python {running}."
             go_on = f"Set PYTHON=python{written['minor']} to go on with it"
-            anew = "or run `make clean`, which stops every sandbox and removes it, and then the same command again"
-            raise SandboxError(message, f"{go_on}; {anew}; or name another folder with VENV=.")
+            replaced = "or run `make clean`, which stops every sandbox and removes it, and then the same command again"
+            raise SandboxError(message, f"{go_on}; {replaced}; or name another folder with VENV=.")
 
 
 def _is_made(folder: Path, hashes: Path) -> bool:
