@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 POOL, OPERATORS, VERIFIERS = "p", "gpu-operator", "gpu-pools-verifier"
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIERS}/leases"
+RULES: Final = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 GPU: Final = "nvidia.com/gpu"
 PAUSED: Final = "nvidia.com/gpu.deploy.device-plugin"
 MANNER: Final = Manner(drain_seconds=60, staying="stop", wait_seconds=120)
@@ -317,6 +318,9 @@ class World:
             return {**copy.deepcopy(node), "status": {"allocatable": self._allocatable(node["metadata"]["name"])}}
         if path.startswith("/apis/apps/v1/"):
             return {"status": {"desiredNumberScheduled": len(self.nodes)}}
+        if path == RULES:
+            ours = {"metadata": {"name": f"gpu-pools-{POOL}"}, "spec": {"rules": [{"labels": self.rule}]}}
+            return {"items": [] if self.rule is None else [ours]}
         if path == f"/api/v1/namespaces/{OPERATORS}/pods":
             name = query["fieldSelector"].partition("=")[2]
             return {"items": [{"metadata": {"name": f"{_OPERANDS[query['labelSelector']]}-{name}", "uid": "m"}}]}
