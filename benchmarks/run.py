@@ -41,11 +41,11 @@ sys.path.insert(0, str(ROOT))
 import yaml  # noqa: E402
 
 from benchmarks.parts import measure  # noqa: E402
+from gpu_pools.allocation.device_plugin import device_plugin_config  # noqa: E402
 from gpu_pools.hardware.models import model, model_keys  # noqa: E402
 from gpu_pools.mig import geometry, layouts  # noqa: E402
 from gpu_pools.plan.expectation import gfd_labels  # noqa: E402
 from gpu_pools.plan.planning import plan_config  # noqa: E402
-from gpu_pools.rendering.sharing_configs import device_plugin_config  # noqa: E402
 from gpu_pools.stack.stack_file import read_stack_file  # noqa: E402
 from gpu_pools.text.yaml_text import load_yaml  # noqa: E402
 from sandbox.cli import commands  # noqa: E402

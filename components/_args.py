@@ -1,6 +1,6 @@
 """The types of the clusters' and pools' arguments.
 
-Written by `python -m tests.generated` from the tables of fields (gpu_pools/stack/fields.py): edit those.
+Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict

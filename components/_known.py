@@ -18,7 +18,7 @@ from typing import Any, NotRequired, Required, TypeVar, cast, get_args, get_orig
 import pulumi
 from pulumi.runtime.sync_await import _sync_await
 
-from gpu_pools.stack.spelled import to_python_key
+from gpu_pools.reading.spelled import to_python_key
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 _T = TypeVar("_T")

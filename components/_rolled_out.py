@@ -31,7 +31,6 @@ from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.stack.rollout import Rollout
-from gpu_pools.stack.sharing import Mps
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.windows import opens_in, read_window
 
@@ -157,7 +156,7 @@ class RolledOut:
             _log.info,
             # By the clock of the machine that deploys, as components/_window.py has it.
             lambda: opens_in(windows, time.time()),
-            (lambda: in_vain(failed)) if isinstance(self._planned.sharing, Mps) else lambda: "",
+            (lambda: in_vain(failed)) if self._planned.sharing.needs_mps_daemon else lambda: "",
             rolls=self._planned.pool.rollout is not None,
         )
 

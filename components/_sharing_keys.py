@@ -15,15 +15,10 @@ from collections.abc import Mapping, Sequence
 import pulumi
 from pulumi_kubernetes.core.v1 import ConfigMap, ConfigMapPatch
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.mig_parted import MIG_PARTED_CONFIG_MAP, MIG_PARTED_ENTRIES_CONFIG_MAP, mig_parted_file
 from gpu_pools.plan.planned import Plan
-from gpu_pools.rendering.sharing_configs import (
-    DEVICE_PLUGIN_CONFIG_MAP,
-    MIG_PARTED_CONFIG_MAP,
-    MIG_PARTED_ENTRIES_CONFIG_MAP,
-    mig_parted_file,
-)
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
-from gpu_pools.stack.sharing import Mps
 
 from ._options import child_options
 from ._recorded_objects import Stored
@@ -48,7 +43,7 @@ def config_keys(
         mps: hooks for the keys of MPS declarations.
     """
     plugin = _base(parent, f"{name}-device-plugin", DEVICE_PLUGIN_CONFIG_MAP, opts, before)
-    hooks = {pool.config_key: mps for pool in plan.pools if isinstance(pool.sharing, Mps)}
+    hooks = {pool.config_key: mps for pool in plan.pools if pool.sharing.needs_mps_daemon}
     configs = _patches(parent, f"{name}-config", plugin, DEVICE_PLUGIN_CONFIG_MAP, plan.device_plugin_configs, opts, hooks)
     return [Stored(plugin), *configs, *_mig_parted(parent, name, plan, opts, before)]
 

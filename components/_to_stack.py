@@ -12,9 +12,9 @@ from typing import Any
 
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.reading.spelled import Spelled, to_stack_key
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.settings import NAMESPACE
-from gpu_pools.stack.spelled import Spelled, to_stack_key
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems, show
 
 from ._known import refuse_output

@@ -26,10 +26,10 @@ from gpu_pools.clouds.aks_together import aks_cluster_warnings
 from gpu_pools.plan.aks_found import PRIVATE
 from gpu_pools.plan.aks_pool_inputs import Around, counts, kept_as_found, pool_inputs
 from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.reading.fields import camel
 from gpu_pools.stack.aks_options import Monitoring
 from gpu_pools.stack.clusters import AksSettings, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
-from gpu_pools.stack.fields import camel
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 

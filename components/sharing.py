@@ -11,7 +11,8 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 
-from gpu_pools.stack.sharing import Sharing, parse_sharing
+from gpu_pools.sharing.mode import Sharing
+from gpu_pools.sharing.modes import parse_sharing
 from gpu_pools.text.errors import Problems
 
 from ._known import known_args

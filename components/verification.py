@@ -54,7 +54,6 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.rendering import node_leaving
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
-from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.errors import InvalidStackError, Problem
 from gpu_pools.verifier.archive import archive, changer, digest
 
@@ -327,7 +326,7 @@ class Verification(pulumi.ComponentResource):
             lambda one: reports(plan, deployed_program(one["program"]), of_pool.name, {of_pool.name: one["group"]})
         )
         facts = needed(of_pool.name, pool_reports, args.get("kubeconfig"))
-        looks = of_pool.pool.rollout is not None or isinstance(of_pool.sharing, Mps)
+        looks = of_pool.pool.rollout is not None or of_pool.sharing.needs_mps_daemon
         reached = looks and args.get("kubeconfig") is not None
         waits = RolledOut(name, of_pool, facts, limit, least) if reached else None
         metadata: Any = {"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds import aks_properties
+from gpu_pools.reading.fields import Kind, Row, flag, on, rows, snake
 from gpu_pools.stack.aks_access import ApiServer, Identity, KubeletIdentity
 from gpu_pools.stack.aks_network import LoadBalancer, Network
 from gpu_pools.stack.aks_options import AksClusterOptions, KeyVaultSecrets, Monitoring
@@ -33,7 +34,6 @@ from gpu_pools.stack.driver_upgrade import DriverUpgrade
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
-from gpu_pools.stack.fields import Kind, Row, flag, on, rows, snake
 from gpu_pools.stack.gpu_models import DeclaredMig, DeclaredModel, DeclaredProfile
 from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.observability import ObservabilitySettings
@@ -57,7 +57,7 @@ REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
 
 _HEAD: Final = '''"""The types of the clusters' and pools' arguments.
 
-Written by `python -m tests.generated` from the tables of fields (gpu_pools/stack/fields.py): edit those.
+Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict

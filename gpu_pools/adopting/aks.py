@@ -23,9 +23,9 @@ from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import model
 from gpu_pools.plan.aks_found import OWNER_TAG
 from gpu_pools.plan.aks_pool_inputs import OF_OTHERS, PLACE, Around, kept_as_found, pool_inputs
+from gpu_pools.reading.fields import on, rows
 from gpu_pools.stack.aks_pools import AksPoolOptions
 from gpu_pools.stack.azure_types import version
-from gpu_pools.stack.fields import on, rows
 from gpu_pools.stack.kubernetes_names import (
     AKS_SPOT_TAINT,
     DEVICE_PLUGIN_CONFIG_LABEL,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.proof.smoke_test import users_pod
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
-from gpu_pools.stack.sharing import Exclusive, Mig, Mps
 
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan, PoolPlan
@@ -107,10 +106,6 @@ def _container(image: str, resource: str, backend: str) -> dict[str, Any]:
 def _said(planned: PoolPlan) -> dict[str, str]:
     """How the pool shares, for the measurement's title."""
     sharing = planned.sharing
-    if isinstance(sharing, Exclusive):
-        return {STRATEGY: "exclusive"}
-    if isinstance(sharing, Mig):
-        return {STRATEGY: "mig"}
-    if isinstance(sharing, Mps):
-        return {STRATEGY: "mps", REPLICAS: str(sharing.replicas)}
-    return {STRATEGY: "timeSlicing"}
+    # Only the MPS daemon divides a GPU by its number of replicas: the measurement repeats the division.
+    split = sharing.mps_split(planned.hardware.model)
+    return {STRATEGY: sharing.strategy, **({REPLICAS: str(split.replicas)} if split else {})}

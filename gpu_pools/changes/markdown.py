@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
 from gpu_pools.stack.settings import NAMESPACE
-from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.markup import Html, Markdown
@@ -215,7 +214,7 @@ def _hardware(planned: PoolPlan) -> str:
 
 
 def _sharing(planned: PoolPlan) -> str:
-    return sharing_text(planned.sharing)
+    return planned.sharing.text()
 
 
 def _advertised(planned: PoolPlan) -> str:

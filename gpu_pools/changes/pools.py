@@ -17,8 +17,6 @@ from gpu_pools.mig.change import change
 from gpu_pools.plan.generations import pool_called
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.stack.placements import ExistingPlacement
-from gpu_pools.stack.sharing import Mps
-from gpu_pools.stack.sharing_text import sharing_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -282,9 +280,6 @@ def _drain(before: PoolPlan | None, after: PoolPlan | None, gpus: tuple[GpuChang
     if gpus:
         yield "mig-manager evicts no pod, and waits for ever for one that holds a GPU (R01)"
         return
-    if isinstance(before.sharing, Mps) and not isinstance(after.sharing, Mps):
-        yield "a GPU may stay in exclusive mode after MPS (R14)"
-    if isinstance(before.sharing, Mps) and isinstance(after.sharing, Mps) and before.config_key != after.config_key:
-        yield "each node's MPS daemon restarts with the new configuration, which ends its clients (W49)"
+    yield from before.sharing.changed_to(after.sharing, reloaded=before.config_key != after.config_key)
     if any(one.after < one.before for one in _resources(before, after)):
-        yield f"pods keep the shares that they were given under {sharing_text(before.sharing)} (R06)"
+        yield f"pods keep the shares that they were given under {before.sharing.text()} (R06)"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.stack.sharing_text import sharing_text
-
 if TYPE_CHECKING:
     from gpu_pools.changes.blast import BlastRadius, Sums
     from gpu_pools.changes.pools import PoolChange
@@ -100,7 +98,7 @@ def _side(planned: PoolPlan | None) -> dict[str, Any] | None:
         "gpusPerNode": planned.hardware.gpus,
         "gpuModel": planned.hardware.model.key,
         "source": planned.hardware.source,
-        "sharing": sharing_text(planned.sharing),
+        "sharing": planned.sharing.text(),
         "advertises": dict(planned.advertises),
     }
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_pools.stack.sharing import Mig, TimeSlicing
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -54,7 +52,7 @@ def _becomes(name: str, before: PoolPlan, after: PoolPlan) -> Iterator[str]:
         f"{whose} takes the labels of `{name}` away, and each node's verifier puts them back: between the two a node's device "
         "plugin serves its default config, by which running pods keep what they have and no new one gets a share."
     )
-    if isinstance(before.sharing, Mig):
+    if before.sharing.partitioned:
         yield (
             f"Meanwhile mig-manager may follow a label that is not there: cordon and drain the nodes of `{name}` before the "
             "deploy. In the sandbox the layout and the pods stay; a real operator was not tried."
@@ -85,6 +83,6 @@ def _several(most: int | str) -> str:
 
 def harmless(before: PoolPlan, after: PoolPlan) -> bool:
     """Whether the change ends no share, whoever holds one: more replicas of time-slicing, nothing else."""
-    sliced = isinstance(before.sharing, TimeSlicing) and isinstance(after.sharing, TimeSlicing)
+    grows = before.sharing.grows_in_place and before.sharing.strategy == after.sharing.strategy
     fits = all(count <= after.advertises.get(name, 0) for name, count in before.advertises.items())
-    return sliced and fits and before.mig_config_key == after.mig_config_key
+    return grows and fits and before.mig_config_key == after.mig_config_key

@@ -27,7 +27,6 @@ from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.version_steps import operator_step
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.placements import AksPlacement
-from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.nested import at, leaves
 
 if TYPE_CHECKING:
@@ -328,7 +327,7 @@ def _restarted(path: str) -> tuple[str, ...]:
 
 def _present(daemon_sets: tuple[str, ...], stay: tuple[PoolPlan, ...]) -> tuple[str, ...]:
     """Without those that have no pod on these pools' nodes."""
-    absent = set() if any(isinstance(pool.sharing, Mps) for pool in stay) else {_MPS}
+    absent = set() if any(pool.sharing.needs_mps_daemon for pool in stay) else {_MPS}
     absent |= set() if any(pool.mig_config_key for pool in stay) else {_MIG}
     return tuple(name for name in daemon_sets if name not in absent)
 

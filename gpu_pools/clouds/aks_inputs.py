@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.reading.fields import on, row_of
 from gpu_pools.stack.aks_network import Network
-from gpu_pools.stack.fields import on, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,17 +19,16 @@ from gpu_pools.stack.azure_types import unlisted
 from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import AksPlacement
-from gpu_pools.stack.sharing import Mig
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_pools.hardware.azure_sizes import AzureSize
+    from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.clusters import ClusterSettings
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
-    from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 
 _CLUSTER: Final = "gpu-pools:cluster"
@@ -101,7 +100,7 @@ def aks_cluster_warnings(cluster: ClusterSettings, *, metrics_have_a_way: bool =
 def _size_warnings(size: AzureSize, sharing: Sharing, driver: str) -> Iterator[str]:
     if size.open:
         yield f"{size.name}: {size.open}"
-    if isinstance(sharing, Mig) and size.mig is None:
+    if sharing.partitioned and size.mig is None:
         yield f"no source says whether AKS offers MIG on {size.name}, whose GPUs have it: it cannot be checked before the deploy"
     if size.driver == "GRID" and driver == "operator":
         yield (

@@ -17,7 +17,6 @@ from gpu_pools.dashboards.chart import chart, line_class
 from gpu_pools.dashboards.units import shown
 from gpu_pools.mig.geometry import place
 from gpu_pools.mig.svg import gpu_style, gpu_svg
-from gpu_pools.stack.sharing import Mig
 from gpu_pools.text.markup import Html
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from gpu_pools.dashboards.asking import Answer, Board, Boards, Line, Panel
     from gpu_pools.observing.times import Window
     from gpu_pools.plan.planned import Plan, PoolPlan
+    from gpu_pools.sharing.mode import Sharing
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _MOST_CHARACTERS: Final = 200
@@ -178,14 +178,14 @@ def _table(lines: Sequence[Line], unit: str) -> Iterator[Html]:
 def _layouts(pools: Sequence[PoolPlan]) -> Iterator[Html]:
     """Each layout of each pool, where its instances may lie; what a GPU has at the moment `evidence` tells."""
     for pool in pools:
-        if isinstance(pool.sharing, Mig):
+        if pool.sharing.partitioned:
             yield Html.of('<p><strong>{}</strong></p><ul class="gpus">{}</ul>', pool.name, Html.all(_gpus(pool, pool.sharing)))
 
 
-def _gpus(pool: PoolPlan, sharing: Mig) -> Iterator[Html]:
+def _gpus(pool: PoolPlan, sharing: Sharing) -> Iterator[Html]:
     by_layout: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for index in range(pool.hardware.gpus):
-        by_layout.setdefault(tuple(sorted(sharing.of_gpu(index).items())), []).append(str(index))
+        by_layout.setdefault(tuple(sorted(sharing.layout_of(index).items())), []).append(str(index))
     for layout, indexes in by_layout.items():
         words = f"GPU {', '.join(indexes)}: {', '.join(f'{count}x {profile}' for profile, count in layout) or 'whole'}"
         placed = place(pool.hardware.model, dict(layout)) if pool.hardware.model.profiles else None

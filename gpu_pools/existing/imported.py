@@ -2,7 +2,7 @@
 
 A config of the device plugin becomes one declaration named after its key; a named config of mig-parted becomes one declaration
 per distinct layout. Whatever a declaration has no place for (flags, renames, chart values) is listed with the reason: nothing
-is lost in silence. What comes out is parsed by gpu_pools/stack/sharing.py before it is printed, so the planner accepts it.
+is lost in silence. What comes out is parsed by gpu_pools/sharing/modes.py before it is printed, so the planner accepts it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpu_pools.existing.mig_parted_import import mig_declarations
 from gpu_pools.existing.mig_targets import MigTargets, mig_targets, used_profiles
 from gpu_pools.existing.plugin_import import plugin_declaration
 from gpu_pools.existing.plugin_schema import plugin_schema
-from gpu_pools.stack.sharing import parse_sharing
+from gpu_pools.sharing.modes import parse_sharing
 from gpu_pools.text.errors import Problems
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY
 from gpu_pools.existing.config_names import check_config_name
 from gpu_pools.existing.profiles import doubtful_names, fits, fitting_models, has, models_with, nearest_profiles, unknown_geometry
 from gpu_pools.existing.values import is_whole, unquoted
 from gpu_pools.hardware.models import device_models, model
 from gpu_pools.hardware.operands import charts_with, since, version_text
-from gpu_pools.rendering.sharing_configs import MIG_DISABLED_KEY
 from gpu_pools.stack.kubernetes_names import MIG_CONFIG_LABEL
 from gpu_pools.text.errors import show
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_pools.existing.plugin_check import folded, resource_name
 from gpu_pools.existing.plugin_import import refusals, switches
 from gpu_pools.existing.plugin_schema import plugin_schema
-from gpu_pools.stack.kubernetes_names import MIG_RESOURCE, WHOLE_GPU, dotted
+from gpu_pools.hardware.resource_names import MIG_RESOURCE, WHOLE_GPU, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

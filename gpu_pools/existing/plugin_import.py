@@ -8,8 +8,9 @@ from gpu_pools.existing.findings import Findings
 from gpu_pools.existing.plugin_check import check_plugin_config, folded, resource_name
 from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.run_context import RunContext
-from gpu_pools.stack.kubernetes_names import MIG_RESOURCE, WHOLE_GPU
-from gpu_pools.stack.sharing import MPS_MOST_REPLICAS, TIME_SLICING_MOST_REPLICAS
+from gpu_pools.hardware.resource_names import MIG_RESOURCE, WHOLE_GPU
+from gpu_pools.sharing.mps import Mps
+from gpu_pools.sharing.time_slicing import TimeSlicing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +114,7 @@ def _block(kind: str, block: object, path: Path, losses: Losses) -> _Outcome:
         if kind == "mps" or not any(str(resource_name(entry["name"])).startswith(MIG_RESOURCE) for entry in entries):
             losses.add(path, block, "no declaration comes of it")
         return None, ()
-    most = MPS_MOST_REPLICAS if kind == "mps" else TIME_SLICING_MOST_REPLICAS
+    most = Mps.most_replicas if kind == "mps" else TimeSlicing.most_replicas
     if replicas > most:
         losses.add(path, block, f"{replicas} replicas; this project accepts at most {most}")
         return None, ()

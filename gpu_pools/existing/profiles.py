@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.hardware.resource_names import dotted
 from gpu_pools.mig.geometry import place
-from gpu_pools.stack.kubernetes_names import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.azure_sizes import size
+from gpu_pools.reading.image_names import read_image_name
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
 from gpu_pools.stack.clusters import ExistingSettings
-from gpu_pools.stack.image_names import read_image_name
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.verification import DEFAULT_IMAGE, DEFAULT_SMOKE_TEST_IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpu_pools.stack.image_names import ImageName
+    from gpu_pools.reading.image_names import ImageName
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
 

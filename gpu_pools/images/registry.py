@@ -42,7 +42,7 @@ from gpu_pools.verifier.api import MALFORMED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gpu_pools.stack.image_names import ImageName
+    from gpu_pools.reading.image_names import ImageName
 
 #: For one image, from the first look-up of an address to the last byte.
 SECONDS: Final = 10.0

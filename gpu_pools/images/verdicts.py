@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpu_pools.stack.image_names import by_digest
+from gpu_pools.reading.image_names import by_digest
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:

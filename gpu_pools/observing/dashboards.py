@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gpu_pools.observing import rules, shares
 from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, DECLARED_SHARES, POOL, measures_pods_of, replicas_of
-from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpu_pools.plan.planned import Plan
+    from gpu_pools.sharing.mode import Sharing
 
 _SCHEMA: Final = 39
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -139,16 +139,12 @@ def _of_pods(plan: Plan) -> Iterator[str]:
         yield f"- **{pool.name}** ({pool.sharing.strategy}): {_whose(pool.sharing, measured=measured, shared=shared)}"
 
 
-def _whose(sharing: object, *, measured: bool, shared: bool) -> str:
+def _whose(sharing: Sharing, *, measured: bool, shared: bool) -> str:
     if not shared:
         return "use and memory are the pod's own."
     if not measured:
         return "nothing per pod where several share: this exporter copies the GPU's value to each. Look at the GPU."
-    if isinstance(sharing, Mps):
-        return "memory alone is the pod's own: of MPS, NVML tells the use of the server only. Look at the GPU."
-    if isinstance(sharing, Mig):
-        return "where several pods share a MIG instance memory alone is the pod's own; a process has no use on MIG."
-    return "use and memory are the pod's own, by its processes."
+    return sharing.measured_pods
 
 
 def _board(name: str, title: str, panels: tuple[_Panel, ...], variables: tuple[_Variable, ...]) -> dict[str, Any]:

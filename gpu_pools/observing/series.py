@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.dcgm_fields import dcgm_fields, per_pod_fields
 from gpu_pools.rendering.dcgm_exporter import measures_each_pod
-from gpu_pools.stack.sharing import Exclusive, Mig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_pools.plan.planned import Plan, PoolPlan
+    from gpu_pools.sharing.mode import Sharing
 
 #: The exporter's job: its Service's label `app`.
 JOB: Final = "nvidia-dcgm-exporter"
@@ -71,26 +71,24 @@ def declared(plan: Plan) -> Iterator[Declared]:
         for profile, replicas in sorted(replicas_of(pool).items()):
             labels = ((POOL, pool.name), *([("GPU_I_PROFILE", profile)] if profile else []), strategy)
             yield Declared(DECLARED_REPLICAS, labels, replicas)
-        if isinstance(pool.sharing, Mig):
+        if pool.sharing.partitioned:
             yield Declared(DECLARED_SLICES, ((POOL, pool.name),), pool.hardware.model.compute_slices)
 
 
 def replicas_of(pool: PoolPlan) -> dict[str, int]:
     """Profile -> pods on an instance of it; the empty profile is a GPU that is not partitioned."""
     sharing = pool.sharing
-    if not isinstance(sharing, Mig):
-        return {"": 1 if isinstance(sharing, Exclusive) else sharing.replicas}
     found: dict[str, int] = {}
     for index in range(pool.hardware.gpus):
-        layout = sharing.of_gpu(index)
-        found |= {profile: _replicas(sharing, profile) for profile in layout} if layout else {"": 1}
+        layout = sharing.layout_of(index)
+        found |= {profile: _replicas(sharing, profile) for profile in layout} if layout else {"": _replicas(sharing, None)}
     # Other drivers give some profiles other names.
     others = pool.hardware.model.other_names
     return found | {other: found[own] for other, own in others.items() if own in found}
 
 
-def _replicas(sharing: Mig, profile: str) -> int:
-    shared = sharing.slicing_of(profile)
+def _replicas(sharing: Sharing, profile: str | None) -> int:
+    shared = sharing.replication_of(profile)
     return shared.replicas if shared else 1
 
 

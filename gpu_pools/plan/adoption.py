@@ -11,7 +11,6 @@ from gpu_pools.plan.mig_strategy import derived_mig_strategy
 from gpu_pools.stack.adoption import OPERATOR
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings, was_there
 from gpu_pools.stack.imported import ADOPTION, IMPORTED
-from gpu_pools.stack.sharing import Mps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +34,7 @@ def check_adoption(settings: Settings, problems: Problems) -> None:
             allowed="true, or left out",
             remedy="Leave it out.",
         )
-    uses_mps = any(isinstance(settings.sharing.get(pool.sharing), Mps) for pool in settings.pools)
+    uses_mps = any(sharing.needs_mps_daemon for _, sharing in settings.shared_pools())
     if uses_mps and derived_mig_strategy(settings) == "mixed":
         problems.add(
             OPERATOR,

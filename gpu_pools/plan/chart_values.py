@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
 from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.plan.driver_upgrades import upgrade_policy
 from gpu_pools.rendering.dcgm_exporter import exporter_values
 from gpu_pools.rendering.node_leaving import hook_objects
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
 from gpu_pools.stack.placements import MagnumPlacement
-from gpu_pools.stack.sharing import Mig
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpu_pools.hardware.node import Hardware
     from gpu_pools.plan.planned import PoolPlan
-    from gpu_pools.stack.node_hardware import Hardware
     from gpu_pools.stack.pools import DriverOwner
     from gpu_pools.stack.settings import Settings
 
@@ -102,7 +102,7 @@ def _cleanup_values(settings: Settings) -> dict[str, Any]:
 
 
 def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
-    with_reboot = any(isinstance(p.sharing, Mig) and p.mig_config_key and reboots(p.hardware, settings) for p in pools)
+    with_reboot = any(p.sharing.partitioned and p.mig_config_key and reboots(p.hardware, settings) for p in pools)
     return {
         "enabled": not any(planned.gpu_instance_profile for planned in pools),
         **({"env": [{"name": _WITH_REBOOT, "value": "true"}]} if with_reboot else {}),

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.stack.sharing import Mig, Mps, TimeSlicing
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpu_pools.plan.planned import Plan, PoolPlan
-    from gpu_pools.stack.sharing import Sharing
+    from gpu_pools.sharing.mode import Sharing
     from gpu_pools.text.errors import Problem
 
 
@@ -40,7 +38,7 @@ def pool_json(pool: PoolPlan) -> dict[str, Any]:
         "taints": [str(taint) for taint in pool.taints],
         "startupTaint": pool.startup_taint and str(pool.startup_taint),
         "driver": pool.driver,
-        "partitionedBy": pool.mig_owner if isinstance(pool.sharing, Mig) else None,
+        "partitionedBy": pool.mig_owner if pool.sharing.partitioned else None,
         "advertises": dict(pool.advertises),
         "pods": [request.as_json() for request in pool.pod_requests],
         "expectedLabels": dict(pool.gfd_labels),
@@ -58,32 +56,5 @@ def _other_strategy_json(pool: PoolPlan) -> dict[str, Any] | None:
 
 
 def _sharing_json(sharing: Sharing) -> dict[str, Any]:
-    document: dict[str, Any] = {"strategy": sharing.strategy}
-    if isinstance(sharing, TimeSlicing | Mps):
-        document.update(_shared_json(sharing))
-    elif isinstance(sharing, Mig):
-        document.update(_mig_json(sharing))
-    if sharing.needs:
-        document["needs"] = sharing.needs.as_json()
-    return document
-
-
-def _mig_json(sharing: Mig) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    if sharing.gpus[0].index is None:
-        document["layout"] = dict(sharing.gpus[0].layout)
-    else:
-        document["gpus"] = [{"index": list(entry.index or ()), "layout": dict(entry.layout)} for entry in sharing.gpus]
-    if sharing.time_slicing:
-        document["timeSlicing"] = _shared_json(sharing.time_slicing)
-        if sharing.replicas_of:
-            document["timeSlicing"]["replicas"] = dict(sharing.replicas_of)
-    return document
-
-
-def _shared_json(shared: TimeSlicing | Mps) -> dict[str, Any]:
-    return {
-        "replicas": shared.replicas,
-        "renameByDefault": shared.rename_by_default,
-        "failRequestsGreaterThanOne": shared.fail_requests_greater_than_one,
-    }
+    needs = {"needs": sharing.needs.as_json()} if sharing.needs else {}
+    return {"strategy": sharing.strategy, **sharing.settings(), **needs}

@@ -16,18 +16,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.kubernetes_names import WHOLE_GPU, dotted, mig_resource
-from gpu_pools.stack.sharing import Exclusive, Mig, Mps, TimeSlicing
+from gpu_pools.hardware.resource_names import WHOLE_GPU, dotted, mig_resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.hardware.models import GpuModel
-    from gpu_pools.rendering.sharing_configs import FlagMigStrategy
-    from gpu_pools.stack.node_hardware import Hardware
-    from gpu_pools.stack.sharing import Sharing
+    from gpu_pools.allocation.device_plugin import FlagMigStrategy
+    from gpu_pools.hardware.node import Hardware
+    from gpu_pools.sharing.mode import MpsExpectation, Replicated, Sharing
 
-_SHARING_STRATEGY: Final = {"timeSlicing": "time-slicing", "mps": "mps"}
 _LONGEST_LABEL_VALUE: Final = 63
 
 
@@ -42,32 +39,6 @@ class GpuExpectation:
     def as_json(self) -> dict[str, Any]:
         """For machines."""
         return {"index": self.index, "migMode": self.mig_mode, "instances": dict(self.instances)}
-
-
-@dataclass(frozen=True)
-class MpsExpectation:
-    """The split that the MPS daemon must have.
-
-    Attributes:
-        replicas: clients per GPU.
-        pinned_memory_mib: memory limit per client, total/replicas; None where the GPU's memory is unknown.
-        active_thread_percentage: 100/replicas, rounded down as the daemon's integer division does.
-        multiprocessors: SMs that a client sees: that percentage of the GPU's, rounded down (on the H200, where it was
-            measured, to an even number and at least 8); None where the GPU's are unknown.
-    """
-
-    replicas: int
-    pinned_memory_mib: int | None
-    active_thread_percentage: int
-    multiprocessors: int | None
-
-    def as_json(self) -> dict[str, Any]:
-        """The split as the daemon is asked for it: the SMs, which follow from it, cannot be asked for on a node."""
-        return {
-            "replicas": self.replicas,
-            "pinnedMemoryMiB": self.pinned_memory_mib,
-            "activeThreadPercentage": self.active_thread_percentage,
-        }
 
 
 @dataclass(frozen=True)
@@ -104,40 +75,33 @@ class NvmlExpectation:
 
 def advertised(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, int]:
     """Resource name -> count that one node's allocatable must hold, to the unit; nothing else of nvidia.com may be there."""
-    if isinstance(sharing, Mig):
-        return _advertised_mig(hardware, sharing, mig_strategy)
-    if isinstance(sharing, Exclusive):
-        return {WHOLE_GPU: hardware.gpus}
-    return {_renamed(WHOLE_GPU, sharing): hardware.gpus * sharing.replicas}
-
-
-def _advertised_mig(hardware: Hardware, sharing: Mig, mig_strategy: FlagMigStrategy) -> dict[str, int]:
     instances, whole = _instances(hardware, sharing)
-    if mig_strategy == "single":
-        sliced = sharing.time_slicing
-        return {_renamed(WHOLE_GPU, sliced): sum(instances.values()) * _times(sliced)}
-    shared = {profile: sharing.slicing_of(profile) for profile in instances}
-    names = {profile: _renamed(mig_resource(profile), shared[profile]) for profile in instances}
-    advertised = {names[profile]: count * _times(shared[profile]) for profile, count in sorted(instances.items())}
-    return {WHOLE_GPU: whole, **advertised} if whole else advertised
+    if instances and mig_strategy == "single":
+        shared = sharing.replication
+        return {_renamed(WHOLE_GPU, shared): instances.total() * _times(shared)}
+    counts = Counter({_renamed(WHOLE_GPU, sharing.replication_of(None)): whole * _times(sharing.replication_of(None))})
+    for profile, count in sorted(instances.items()):
+        shared = sharing.replication_of(profile)
+        counts[_renamed(mig_resource(profile), shared)] = count * _times(shared)
+    return {resource: count for resource, count in counts.items() if count}
 
 
-def _instances(hardware: Hardware, sharing: Mig) -> tuple[Counter[str], int]:
+def _instances(hardware: Hardware, sharing: Sharing) -> tuple[Counter[str], int]:
     """Instances on the whole node by profile, and how many GPUs stay whole."""
     instances: Counter[str] = Counter()
     whole = 0
     for index in range(hardware.gpus):
-        layout = sharing.of_gpu(index)
+        layout = sharing.layout_of(index)
         instances.update(layout)
         whole += not layout
     return instances, whole
 
 
-def _times(shared: TimeSlicing | None) -> int:
+def _times(shared: Replicated | None) -> int:
     return shared.replicas if shared else 1
 
 
-def _renamed(resource: str, shared: TimeSlicing | Mps | None) -> str:
+def _renamed(resource: str, shared: Replicated | None) -> str:
     return f"{resource}.shared" if shared and shared.rename_by_default else resource
 
 
@@ -147,33 +111,16 @@ def nvml(hardware: Hardware, sharing: Sharing) -> NvmlExpectation:
     gpus = tuple(
         GpuExpectation(index, "enabled" if layout else mode, layout)
         for index in range(hardware.gpus)
-        for layout in [sharing.of_gpu(index) if isinstance(sharing, Mig) else {}]
+        for layout in [sharing.layout_of(index)]
     )
     return NvmlExpectation(
         gpu_model=hardware.model.key,
         products=(hardware.product,) if hardware.product else hardware.model.products,
         count=hardware.gpus,
-        compute_mode="EXCLUSIVE_PROCESS" if isinstance(sharing, Mps) else "DEFAULT",
+        compute_mode=sharing.compute_mode,
         gpus=gpus,
-        mps=_mps(hardware, sharing) if isinstance(sharing, Mps) else None,
+        mps=sharing.mps_split(hardware.model),
     )
-
-
-def _mps(hardware: Hardware, sharing: Mps) -> MpsExpectation:
-    memory, percentage = hardware.model.memory_mib, 100 // sharing.replicas
-    return MpsExpectation(
-        replicas=sharing.replicas,
-        pinned_memory_mib=None if memory is None else memory // sharing.replicas,
-        active_thread_percentage=percentage,
-        multiprocessors=_multiprocessors(hardware.model, percentage),
-    )
-
-
-def _multiprocessors(model: GpuModel, percentage: int) -> int | None:
-    if model.sm is None:
-        return None
-    step, least = model.mps_sm or (1, 1)
-    return max(least, model.sm * percentage // 100 // step * step)
 
 
 def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, str]:
@@ -181,33 +128,32 @@ def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrate
     labels = {
         **({"nvidia.com/gpu.family": hardware.model.architecture} if hardware.model.architecture else {}),
         "nvidia.com/mig.capable": _flag(hardware.model.mig_capable),
-        "nvidia.com/mps.capable": _flag(isinstance(sharing, Mps)),
+        "nvidia.com/mps.capable": _flag(sharing.needs_mps_daemon),
         "nvidia.com/mig.strategy": mig_strategy,
     }
-    if not isinstance(sharing, Mig):
-        shared = None if isinstance(sharing, Exclusive) else sharing
-        labels.update(_base(WHOLE_GPU, hardware.product, hardware.gpus, shared))
+    if not sharing.partitioned:
+        labels.update(_base(WHOLE_GPU, hardware.product, hardware.gpus, sharing.replication))
         if hardware.model.memory_mib is not None:
             labels["nvidia.com/gpu.memory"] = str(hardware.model.memory_mib)
         return labels
     instances, whole = _instances(hardware, sharing)
     if mig_strategy == "single":
         profile, count = next(iter(instances.items()))
-        labels.update(_base(WHOLE_GPU, _mig_product(hardware, profile), count, sharing.time_slicing))
+        labels.update(_base(WHOLE_GPU, _mig_product(hardware, profile), count, sharing.replication))
         return labels
     labels.update(_base(WHOLE_GPU, hardware.product, hardware.gpus, None))
     if not whole:
         labels["nvidia.com/gpu.replicas"] = "0"
     for profile, count in sorted(instances.items()):
-        labels.update(_base(mig_resource(profile), _mig_product(hardware, profile), count, sharing.slicing_of(profile)))
+        labels.update(_base(mig_resource(profile), _mig_product(hardware, profile), count, sharing.replication_of(profile)))
     return labels
 
 
-def _base(resource: str, product: str | None, count: int, shared: TimeSlicing | Mps | None) -> dict[str, str]:
+def _base(resource: str, product: str | None, count: int, shared: Replicated | None) -> dict[str, str]:
     labels = {
         f"{resource}.count": str(count),
         f"{resource}.replicas": str(shared.replicas if shared else 1),
-        f"{resource}.sharing-strategy": _SHARING_STRATEGY[shared.strategy] if shared else "none",
+        f"{resource}.sharing-strategy": shared.node_label if shared else "none",
     }
     if product:
         name = _product_label(product) + ("-SHARED" if shared and not shared.rename_by_default else "")

@@ -11,15 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.sharing import Mig, Mps, TimeSlicing
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_pools.hardware.models import GpuModel
-    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.hardware.node import Hardware
+    from gpu_pools.sharing.mode import Replicated, Sharing
     from gpu_pools.stack.pools import Pool
-    from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 
 #: MiB that the CUDA context of one process takes, with no kernel and no library loaded. Measured on an NVIDIA H200 (driver
@@ -75,22 +73,17 @@ def check_memory(pool: Pool, hardware: Hardware, sharing: Sharing, problems: Pro
 
 def _shares(hardware: Hardware, sharing: Sharing) -> Iterator[_Share]:
     model = hardware.model
-    if isinstance(sharing, Mig):
-        yield from _mig_shares(model, hardware.gpus, sharing)
-    elif isinstance(sharing, Mps):
-        yield _Share(model.key, model.memory_mib, sharing.replicas, limited=True)
-    else:
-        yield _Share(model.key, model.memory_mib, sharing.replicas if isinstance(sharing, TimeSlicing) else 1)
-
-
-def _mig_shares(model: GpuModel, gpus: int, sharing: Mig) -> Iterator[_Share]:
-    for index in range(gpus):
-        layout = sharing.of_gpu(index)
+    for index in range(hardware.gpus):
+        layout = sharing.layout_of(index)
         if not layout:
-            yield _Share(model.key, model.memory_mib, 1)
+            yield _share(model.key, model.memory_mib, sharing.replication_of(None))
         for profile in layout:
-            sliced = sharing.slicing_of(profile)
-            yield _Share(f"{profile} of {model.key}", _instance_memory(model, profile), sliced.replicas if sliced else 1)
+            what = f"{profile} of {model.key}"
+            yield _share(what, _instance_memory(model, profile), sharing.replication_of(profile))
+
+
+def _share(what: str, memory_mib: int | None, shared: Replicated | None) -> _Share:
+    return _Share(what, memory_mib, shared.replicas, shared.limits_memory) if shared else _Share(what, memory_mib, 1)
 
 
 def _instance_memory(model: GpuModel, name: str) -> int | None:

@@ -10,16 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.plan.expectation import advertised
-from gpu_pools.stack.sharing import Mig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from gpu_pools.hardware.node import Hardware
+    from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.charts import MigStrategy
-    from gpu_pools.stack.node_hardware import Hardware
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
-    from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 
 _MOST_CAUSES: Final = 5
@@ -47,7 +46,7 @@ def check_mig_strategy(settings: Settings, problems: Problems) -> None:
 
 def other_strategy(hardware: Hardware, sharing: Sharing, strategy: MigStrategy) -> tuple[MigStrategy, Mapping[str, str]] | None:
     """(the other strategy, resource now -> resource then); None where it changes nothing or does not fit."""
-    if not isinstance(sharing, Mig) or not sharing.uniform:
+    if not sharing.uniform_profile:
         return None
     other: MigStrategy = "mixed" if strategy == "single" else "single"
     now, then = advertised(hardware, sharing, strategy), advertised(hardware, sharing, other)
@@ -69,7 +68,6 @@ def strategy_warnings(sharing: Sharing, hardware: Hardware, causes: Sequence[str
 
 
 def _not_uniform(settings: Settings) -> Iterator[Pool]:
-    for pool in settings.pools:
-        sharing = settings.sharing.get(pool.sharing)
-        if isinstance(sharing, Mig) and not sharing.uniform:
+    for pool, sharing in settings.shared_pools():
+        if sharing.partitioned and not sharing.uniform_profile:
             yield pool

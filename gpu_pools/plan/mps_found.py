@@ -14,7 +14,6 @@ from gpu_pools.plan.mps_support import MpsUpdate, mps_update, mps_update_of
 from gpu_pools.rendering.mps_signal import LEAST_KUBERNETES, POLICY
 from gpu_pools.stack.adoption import OPERATOR
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, POOL_LABEL
-from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.errors import Problem
 from gpu_pools.text.harmless import line
 from gpu_pools.text.nested import at
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Label selector of the operator's device plugin, whose image config-manager comes from, too.
 PLUGIN_SELECTOR: Final = "app=nvidia-device-plugin-daemonset"
-#: Config keys of MPS declarations (gpu_pools/rendering/sharing_configs.py).
+#: Config keys of MPS declarations (gpu_pools/allocation/device_plugin.py).
 _MPS_KEY: Final = "mps-"
 _SIGNAL: Final = "mps-signal.yaml"
 _MOST_NODES: Final = 5
@@ -101,7 +100,7 @@ def unserved_changes(plan: Plan, nodes: Iterable[Mapping[str, Any]], update: Mps
         return
     running = list(nodes)
     for pool in plan.pools:
-        if isinstance(pool.sharing, Mps) and pool.pool.rollout is None and (old := _nodes_with_old_split(pool, running)):
+        if pool.sharing.needs_mps_daemon and pool.pool.rollout is None and (old := _nodes_with_old_split(pool, running)):
             named = ", ".join(line(node) for node in sorted(old)[:_MOST_NODES]) + (" …" if len(old) > _MOST_NODES else "")
             yield Problem(
                 f"{pool.pool.path}.sharing",

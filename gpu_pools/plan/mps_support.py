@@ -22,16 +22,15 @@ from gpu_pools.hardware.operands import documented_kubernetes, parse_version, si
 from gpu_pools.plan.operand_checks import installed_operand
 from gpu_pools.rendering.mps_signal import LEAST_KUBERNETES, POLICY
 from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_pools.hardware.models import Version
+    from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
-    from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 
 #: How a changed configuration reaches the MPS daemon.
@@ -71,7 +70,7 @@ def needs_signal_policy(settings: Settings) -> bool:
 
 def mps_pools(settings: Settings) -> list[Pool]:
     """List the pools that declare MPS."""
-    return [pool for pool in settings.pools if isinstance(settings.sharing.get(pool.sharing), Mps)]
+    return [pool for pool, sharing in settings.shared_pools() if sharing.needs_mps_daemon]
 
 
 def check_mps_support(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems) -> list[str]:
@@ -83,7 +82,7 @@ def check_mps_support(pool: Pool, sharing: Sharing, settings: Settings, problems
         settings: the stack's.
         problems: are added to.
     """
-    if not isinstance(sharing, Mps):
+    if not sharing.needs_mps_daemon:
         return []
     if settings.operator.adopted:
         return [_ADOPTED]

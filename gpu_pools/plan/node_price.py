@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_pools.stack.kubernetes_names import WHOLE_GPU, mig_resource
+from gpu_pools.hardware.resource_names import WHOLE_GPU, mig_resource
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement
 
 if TYPE_CHECKING:

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.hardware.models import variant_of
 from gpu_pools.hardware.operands import overridden, parse_version, since, version_text
 from gpu_pools.rendering.startup_taint import refusal
-from gpu_pools.stack.sharing import Mig, Mps, TimeSlicing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpu_pools.hardware.models import GpuModel, Version
-    from gpu_pools.hardware.operands import Feature, Operand
+    from gpu_pools.hardware.models import Version
+    from gpu_pools.hardware.operands import Operand
+    from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
-    from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 
 _CHART: Final = "gpu-pools:operator.version"
 _UNCHECKED: Final = "cannot be checked before the deploy"
-#: The variant that mig-parted has always known.
-_MEDIA: Final = "+me"
 
 
 def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: str, owner: str, problems: Problems) -> list[str]:
@@ -42,7 +38,7 @@ def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: s
         problems: are added to.
     """
     warnings = []
-    for operand, feature, consequence in _needed(sharing, strategy, owner):
+    for operand, feature, consequence in sharing.operand_features(strategy, owner):
         if settings.operator.adopted:
             first = version_text(since(feature))
             warnings.append(
@@ -69,10 +65,10 @@ def first_offer_warnings(pool: Pool, sharing: Sharing, settings: Settings) -> It
     """Warn where a pod that waits for a GPU may get a whole one from a new node: its device plugin serves the default first."""
     version = parse_version(installed_operand(settings, "devicePlugin")[0] or "")
     first = version is not None and version >= since("devicePlugin.defaultFirst")
-    if not (first and pool.autoscaled and isinstance(sharing, TimeSlicing | Mps)) or settings.verification.startup_taint:
+    shared = sharing.replication_of(None)
+    if shared is None or not (first and pool.autoscaled) or settings.verification.startup_taint:
         return
-    strategy = "mps" if isinstance(sharing, Mps) else "time-slicing"
-    remedy = f"have them select nodes by nvidia.com/gpu.sharing-strategy={strategy}"
+    remedy = f"have them select nodes by nvidia.com/gpu.sharing-strategy={shared.node_label}"
     if not refusal(settings.cluster):
         remedy = f"set gpu-pools:verification.startupTaint, or {remedy}"
     yield f"a new node serves whole GPUs for a moment, and a pod that waits may get one (W50): {remedy}"
@@ -106,30 +102,14 @@ def _newer(where: str) -> str:
 def refuses_two(sharing: Sharing, settings: Settings) -> bool:
     """Whether an overridden device plugin refuses requests for two replicas although the declaration allows them."""
     version = parse_version(installed_operand(settings, "devicePlugin")[0] or "")
-    allowed = isinstance(sharing, Mps) and not sharing.fail_requests_greater_than_one
+    allowed = sharing.needs_mps_daemon and not (sharing.replication and sharing.replication.fail_requests_greater_than_one)
     return allowed and version is not None and version < since("devicePlugin.mpsMany")
 
 
-def _needed(sharing: Sharing, strategy: str, owner: str) -> Iterator[tuple[Operand, Feature, str]]:
-    """(operand, what it must know, what happens otherwise)."""
-    if isinstance(sharing, Mps):
-        yield "devicePlugin", "devicePlugin.mps", "it knows no MPS and shares nothing"
-        yield "gfd", "devicePlugin.mps", "it knows no MPS, and without its label no MPS daemon starts"
-    if not isinstance(sharing, Mig):
-        return
-    variants = {name: variant_of(name) for layout in sharing.layouts for name, _ in layout if variant_of(name)}
-    if variants and strategy == "mixed":
-        names = ", ".join(sorted(variants))
-        yield "devicePlugin", "devicePlugin.anchored", f"it advertises {names} under the name of the plain profile"
-    late = sorted(name for name, variant in variants.items() if variant != _MEDIA)
-    if late and owner == "operator":
-        yield "migManager", "migManager.variants", f"it does not know {', '.join(late)}"
-
-
 def _driver(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems) -> Iterator[str]:
-    if pool.hardware is None or not isinstance(sharing, Mig):
+    if pool.hardware is None:
         return
-    needed = _drivers(pool.hardware.model, sharing)
+    needed = sharing.drivers(pool.hardware.model)
     if not needed:
         return
     what, first = max(needed.items(), key=lambda entry: entry[1])
@@ -179,13 +159,6 @@ def _minimum(pool: Pool, settings: Settings, problems: Problems) -> Iterator[str
 def _tells_branch_only(text: str, first: Version) -> bool:
     """Precompiled drivers are named by their branch: 570 may be 570.133.20 or older."""
     return text.isdecimal() and (int(text),) == first[:1] and any(first[1:])
-
-
-def _drivers(gpu: GpuModel, sharing: Mig) -> dict[str, Version]:
-    """What needs a driver, and the first that has it."""
-    names = {gpu.own_name(name) for layout in sharing.layouts for name, _ in layout}
-    found = {f"{name} of {gpu.key}": profile.min_driver for name, profile in (gpu.profiles or {}).items() if name in names}
-    return {what: first for what, first in {f"MIG on {gpu.key}": gpu.min_driver, **found}.items() if first}
 
 
 def _requests(sharing: Sharing, settings: Settings) -> Iterator[str]:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.allocation.mig_parted import mig_parted_file
 from gpu_pools.plan.pod_requests import PodRequest, pod_requests
-from gpu_pools.rendering.sharing_configs import mig_parted_file
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpu_pools.hardware.node import Hardware
     from gpu_pools.hardware.platforms import Platform
     from gpu_pools.plan.expectation import NvmlExpectation
+    from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.charts import MigStrategy
     from gpu_pools.stack.kubernetes_names import Taint
-    from gpu_pools.stack.node_hardware import Hardware
     from gpu_pools.stack.placements import MigOwner
     from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.settings import Settings
-    from gpu_pools.stack.sharing import Sharing
 
 #: The longest name of a pool in each cloud, and what stands before the digits: Azure knows no dashes. Of a node group it is the
 #: longest that a stack may give it by itself (gpu_pools/stack/pools.py).

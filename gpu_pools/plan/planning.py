@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from gpu_pools.allocation.device_plugin import STRATEGY_WITHOUT_MIG, device_plugin_config
+from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY, mig_parted_entries, mig_parted_key
 from gpu_pools.clouds.aks_node_boot import check_node_boot, node_boot_warnings
 from gpu_pools.clouds.aks_together import aks_cluster_warnings, aks_warnings
 from gpu_pools.clouds.magnum_drivers import magnum_driver_warnings
@@ -50,32 +52,25 @@ from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.rollouts import check_rollouts, rollout_warnings
 from gpu_pools.rendering.registry import chart_registry_values
-from gpu_pools.rendering.sharing_configs import (
-    MIG_DISABLED_KEY,
-    STRATEGY_WITHOUT_MIG,
-    device_plugin_config,
-    mig_parted_entries,
-    mig_parted_entry,
-)
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT, check_startup_taint, startup_taint_warnings
+from gpu_pools.sharing.exclusive import Exclusive
 from gpu_pools.stack.acknowledged import CLUSTER
 from gpu_pools.stack.charts import merge_values
 from gpu_pools.stack.kubernetes_names import AKS_SPOT_TAINT, DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.settings import Settings, try_parse_settings
-from gpu_pools.stack.sharing import Exclusive, Mig, Mps
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from gpu_pools.rendering.sharing_configs import FlagMigStrategy
+    from gpu_pools.allocation.device_plugin import FlagMigStrategy
+    from gpu_pools.hardware.node import Hardware
+    from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.charts import ChartSettings, MigStrategy
-    from gpu_pools.stack.node_hardware import Hardware
     from gpu_pools.stack.placements import MigOwner
     from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.registry import RegistrySettings
-    from gpu_pools.stack.sharing import Sharing
 
 
 def plan_config(config: Mapping[str, object], *, complete: bool = True) -> Plan:
@@ -139,7 +134,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     check_adopted_groups(settings, problems)
     check_observability(settings, problems)
     problems.raise_if_any()
-    uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
+    uses_mps = any(sharing.needs_mps_daemon for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
     strategies = _Strategies(strategy, cluster_strategy, causes_of_mixed(settings))
     change, protect, pools = _protection(
@@ -147,7 +142,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     )
     default_key, default_text = device_plugin_config(Exclusive(), strategy)
     configs = {default_key: default_text, **{planned.config_key: planned.config for planned in pools}}
-    entries = mig_parted_entries(p.sharing for p in pools if isinstance(p.sharing, Mig) and p.mig_config_key)
+    entries = mig_parted_entries(p.sharing for p in pools if p.sharing.partitioned and p.mig_config_key)
     tolerated = tolerations(pools)
     operands_tolerate = operand_tolerations(tolerated)
     driver = cast("DriverOwner", driver_of(settings.pools[0], settings))
@@ -198,7 +193,7 @@ def _check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: 
 
 def _node_strategy(sharing: Sharing, strategies: _Strategies) -> FlagMigStrategy:
     """The MIG strategy that holds on a node of this declaration: the ClusterPolicy's beats the config file's."""
-    if not strategies.cluster and not isinstance(sharing, Mig):
+    if not strategies.cluster and not sharing.partitioned:
         return STRATEGY_WITHOUT_MIG
     return strategies.chosen
 
@@ -219,7 +214,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         # AKS puts both there, in sets that every update replaces whole (Azure/AKS#3152).
         labels[AKS_SPOT_TAINT.key] = AKS_SPOT_TAINT.value
         taints = taints if AKS_SPOT_TAINT in taints else (*taints, AKS_SPOT_TAINT)
-    profile = gpu_instance_profile(hardware, sharing) if owner == "aks" and isinstance(sharing, Mig) else None
+    profile = gpu_instance_profile(hardware, sharing) if owner == "aks" and sharing.partitioned else None
     planned = PoolPlan(
         pool=pool,
         hardware=hardware,
@@ -267,7 +262,7 @@ def _mode_warnings(hardware: Hardware, settings: Settings) -> Iterator[str]:
 def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | None:
     if owner == "aks" or not hardware.model.mig_capable or not hardware.mig_offered:
         return None
-    return mig_parted_entry(sharing)[0] if isinstance(sharing, Mig) else MIG_DISABLED_KEY
+    return mig_parted_key(sharing) if sharing.partitioned else MIG_DISABLED_KEY
 
 
 def _pool_warnings(
@@ -293,7 +288,7 @@ def _pool_warnings(
     yield from aks_warnings(pool, sharing, driver_of(pool, settings))
     yield from node_boot_warnings(pool, settings, driver_of(pool, settings))
     yield from strategy_warnings(sharing, hardware, strategies.causes)
-    if isinstance(sharing, Mig) and mig_owner(pool) == "operator":
+    if sharing.partitioned and mig_owner(pool) == "operator":
         yield from _mode_warnings(hardware, settings)
     if settings.cluster.platform == "existing" and pool.taints:
         yield "the taints of an existing cluster's nodes are tolerated, not set, by this stack"

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.stack.kubernetes_names import WHOLE_GPU, mig_resource
-from gpu_pools.stack.sharing import Mig, Mps, TimeSlicing
+from gpu_pools.hardware.resource_names import WHOLE_GPU, mig_resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.stack.sharing import Sharing
+    from gpu_pools.sharing.mode import Replicated, Sharing
 
 
 @dataclass(frozen=True)
@@ -50,13 +49,13 @@ def pod_requests(sharing: Sharing, advertises: Mapping[str, int], *, refuses_two
 
 def _one_only(sharing: Sharing, resource: str) -> bool:
     """Whether a resource is shared and a request for two is refused; what is not shared is never refused."""
-    shared = _shared_by(sharing, resource.removesuffix(".shared")) if isinstance(sharing, Mig) else sharing
-    return isinstance(shared, TimeSlicing | Mps) and shared.fail_requests_greater_than_one
+    shared = _shared_by(sharing, resource.removesuffix(".shared"))
+    return shared is not None and shared.fail_requests_greater_than_one
 
 
-def _shared_by(sharing: Mig, resource: str) -> TimeSlicing | None:
-    """How the instances of a resource are shared; under MIG strategy single all are nvidia.com/gpu, else whole GPUs are."""
+def _shared_by(sharing: Sharing, resource: str) -> Replicated | None:
+    """How the units of a resource are shared; under MIG strategy single all instances are nvidia.com/gpu, else whole GPUs are."""
     if resource == WHOLE_GPU:
-        return sharing.time_slicing if sharing.uniform else None
+        return sharing.replication_of(sharing.uniform_profile)
     profiles = {mig_resource(profile): profile for layout in sharing.layouts for profile, _ in layout}
-    return sharing.slicing_of(profiles[resource])
+    return sharing.replication_of(profiles[resource])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_pools.plan.driver_pods import demanded
-from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.table import resources_text, table
@@ -48,7 +47,7 @@ def _row(planned: PoolPlan) -> tuple[str, ...]:
         planned.name,
         nodes,
         f"{planned.hardware.gpus}x {planned.hardware.model.key}",
-        sharing_text(planned.sharing) + _mps_share(planned),
+        planned.sharing.text() + _mps_share(planned),
         resources_text(planned.advertises),
         config,
         ", ".join(map(str, planned.taints)) or "-",

@@ -16,7 +16,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.rendering.sharing_configs import MIG_DISABLED_KEY, digest
+from gpu_pools.allocation.device_plugin import digest
+from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
 
 if TYPE_CHECKING:

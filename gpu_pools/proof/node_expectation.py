@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.hardware.operands import parse_version, version_text
 from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, demanded
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
-from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
     from gpu_pools.hardware.models import GpuModel, MigProfile, Version
@@ -52,7 +51,7 @@ def node_expectation(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
 def _node(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
     manages_mig = planned.mig_config_key is not None and bool(plan.operator_values["migManager"]["enabled"])
     operands = [*_ALWAYS]
-    if isinstance(planned.sharing, Mps):
+    if planned.sharing.needs_mps_daemon:
         operands.append(_MPS)
     if manages_mig:
         operands.append(_MIG)
@@ -112,7 +111,7 @@ def _minimum_driver(planned: PoolPlan) -> str | None:
 
 def _mig_driver(planned: PoolPlan) -> Version:
     """Empty: no source gives one."""
-    if not isinstance(planned.sharing, Mig):
+    if not planned.sharing.partitioned:
         return ()
     model = planned.hardware.model
     profiles = (_known(model, name) for name in _declared(planned))

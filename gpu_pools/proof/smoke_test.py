@@ -20,9 +20,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.hardware.resource_names import WHOLE_GPU
 from gpu_pools.plan.placing import pool_selector
-from gpu_pools.stack.kubernetes_names import POOL_LABEL, WHOLE_GPU
-from gpu_pools.stack.sharing import Mig, Mps
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,7 +161,7 @@ def _container(image: str, planned: PoolPlan, resource: str) -> dict[str, Any]:
 
 def _pod_security(planned: PoolPlan) -> dict[str, Any]:
     profile = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if isinstance(planned.sharing, Mps):
+    if planned.sharing.needs_mps_daemon:
         # An MPS server serves one user at a time, and others wait until its last client has gone (nvidia-cuda-mps-control(1));
         # clients other than root were seen to be refused (bottlerocket-os/bottlerocket#4673). So it is who users' images are.
         return {**profile, "runAsUser": 0}
@@ -171,4 +171,4 @@ def _pod_security(planned: PoolPlan) -> dict[str, Any]:
 def _is_instance(planned: PoolPlan, resource: str) -> bool:
     """Whether the resource stands for MIG instances: always, but for whole GPUs beside partitioned ones."""
     sharing = planned.sharing
-    return isinstance(sharing, Mig) and (resource.removesuffix(".shared") != WHOLE_GPU or sharing.uniform)
+    return sharing.partitioned and (resource.removesuffix(".shared") != WHOLE_GPU or sharing.uniform_profile is not None)

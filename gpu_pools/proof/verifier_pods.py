@@ -39,7 +39,6 @@ from gpu_pools.proof.verifier_rights import CHANGER, VERIFIER_NAMESPACE
 from gpu_pools.proof.verifier_start import start_command
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from gpu_pools.stack.placements import AksPlacement
-from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,7 +194,7 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: tuple[str, str], group: st
     watch = ["--interval", str(settings.interval_seconds), "--listen", f"$(POD_IP):{PORT}"]
     if planned.pool.rollout:
         watch.append("--keep")
-    mounts, volumes = _volumes(config_map, expectation.name, mps=isinstance(planned.sharing, Mps))
+    mounts, volumes = _volumes(config_map, expectation.name, mps=planned.sharing.needs_mps_daemon)
     common = {
         "image": settings.image,
         "command": start_command(f"{_PROGRAM}/{PROGRAM_FILE}", sha256, _TERMINATION_LOG),
@@ -236,7 +235,7 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: tuple[str, str], group: st
 
 def restarts_mps(plan: Plan, planned: PoolPlan) -> bool:
     """Whether a rollout of the pool must replace the pod of the MPS daemon, which learns of a change in no other way."""
-    return isinstance(planned.sharing, Mps) and planned.pool.rollout is not None and mps_update(plan.settings) == "restart"
+    return planned.sharing.needs_mps_daemon and planned.pool.rollout is not None and mps_update(plan.settings) == "restart"
 
 
 def _in_turn(
@@ -278,7 +277,7 @@ def _config_map_volume(name: str, config_map: str) -> dict[str, Any]:
 
 
 def _confinement(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
-    admin = ["SYS_ADMIN"] if isinstance(planned.sharing, Mig) or _toolkit_wants_admin(plan) else []
+    admin = ["SYS_ADMIN"] if planned.sharing.partitioned or _toolkit_wants_admin(plan) else []
     context: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -317,9 +316,9 @@ def _served() -> dict[str, Any]:
 
 
 def _environment(planned: PoolPlan) -> list[dict[str, Any]]:
-    mps = isinstance(planned.sharing, Mps)
+    mps = planned.sharing.needs_mps_daemon
     fixed = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility" if mps else "utility"}
-    if isinstance(planned.sharing, Mig):
+    if planned.sharing.partitioned:
         fixed["NVIDIA_MIG_MONITOR_DEVICES"] = "all"
     if mps:
         (resource,) = planned.advertises

@@ -13,7 +13,6 @@ from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expect
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 from gpu_pools.stack.clusters import ExistingSettings
 from gpu_pools.stack.imported import ADOPTION, IMPORTED
-from gpu_pools.stack.sharing_text import sharing_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +75,7 @@ def reports(plan: Plan, program: Program, pool: str | None = None, groups: Mappi
 def _pool(plan: Plan, planned: PoolPlan, group: str) -> dict[str, Any]:
     file = expectation_file(plan, planned)
     return {
-        "declared": sharing_text(planned.sharing),
+        "declared": planned.sharing.text(),
         "minNodes": planned.pool.min_nodes,
         "nodeSelector": pool_selector(plan.settings.cluster, planned, group),
         "podSelector": verifier_selector(planned),

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.proof.node_expectation import SEARCHED_NAMESPACES
 from gpu_pools.rendering import startup_taint
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.stack.adoption import CLUSTER_POLICY
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, OPERATOR_NAMESPACE
 

@@ -17,13 +17,12 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.dcgm_fields import dcgm_fields, measures_pods
-from gpu_pools.stack.sharing import Exclusive, Mig
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.observability import ObservabilitySettings
-    from gpu_pools.stack.sharing import Sharing
 
 #: The key that the operator mounts (gpu-operator v26.7.0, MetricsConfigFileName in controllers/object_controls.go).
 COUNTERS_FILE: Final = "dcgm-metrics.csv"
@@ -50,7 +49,7 @@ def counters_config_map() -> str:
 
 def shares(sharing: Sharing) -> bool:
     """Whether several pods can be on one GPU, or on one MIG instance."""
-    return sharing.time_slicing is not None if isinstance(sharing, Mig) else not isinstance(sharing, Exclusive)
+    return sharing.replication is not None
 
 
 def measures_each_pod(chart: str, sharings: Iterable[Sharing]) -> bool:

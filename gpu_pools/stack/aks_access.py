@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.reading.fields import Kind, Row, flag, read_inner, row
 from gpu_pools.stack.aks_network import network_of
 from gpu_pools.stack.azure_names import read_id, resource_id
-from gpu_pools.stack.fields import Kind, Row, flag, read_inner, row
 from gpu_pools.stack.later import Later
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpu_pools.reading.section import Section
     from gpu_pools.stack.aks_network import Rule
-    from gpu_pools.stack.section import Section
 
 _ZONE: Final = "Microsoft.Network/privateDnsZones"
 _IDENTITY: Final = resource_id("Microsoft.ManagedIdentity/userAssignedIdentities")

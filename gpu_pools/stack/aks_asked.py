@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpu_pools.stack.fields import on, row_of, rows
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.fields import on, row_of, rows
+from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import Problems
 from gpu_pools.text.nested import at
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.reading.fields import Kind, Row, one_of, read_inner, row, whole_number
 from gpu_pools.stack.aks_pools import SUBNET
 from gpu_pools.stack.azure_names import resource_id, resource_ids
-from gpu_pools.stack.fields import Kind, Row, one_of, read_inner, row, whole_number
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 #: Ranges that AKS keeps for itself.
 _KEPT: Final = tuple(map(IPv4Network, ("169.254.0.0/16", "172.30.0.0/16", "172.31.0.0/16", "192.0.2.0/24")))

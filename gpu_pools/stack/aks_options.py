@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.reading.fields import Row, flag, inner, read, row, text
 from gpu_pools.stack.aks_access import ApiServer, Identity, identity_rules, server_rules
 from gpu_pools.stack.aks_asked import asked, place_of
 from gpu_pools.stack.aks_network import Network, network_rules
 from gpu_pools.stack.aks_upkeep import Autoscaler, Maintenance, Upgrades
 from gpu_pools.stack.azure_names import resource_id, resource_ids
 from gpu_pools.stack.azure_types import properties
-from gpu_pools.stack.fields import Row, flag, inner, read, row, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gpu_pools.reading.section import Section
     from gpu_pools.stack.aks_network import Rule
-    from gpu_pools.stack.section import Section
 
 GROUP_NAME: Final = r"[-\w._()]{0,89}[-\w_()]"
 GROUP_NAMES: Final = "1 to 90 letters, digits, - _ . ( )"

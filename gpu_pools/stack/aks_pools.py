@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware import azure_sizes
+from gpu_pools.reading.fields import Kind, Row, flag, one_of, placed_texts, read, read_inner, row, text, whole_number
 from gpu_pools.stack.aks_asked import asked, place_of
 from gpu_pools.stack.azure_names import resource_id
 from gpu_pools.stack.azure_types import properties
-from gpu_pools.stack.fields import Kind, Row, flag, one_of, placed_texts, read, read_inner, row, text, whole_number
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 SUBNET: Final = "Microsoft.Network/virtualNetworks/subnets"
 _SHARE: Final = text(r"\d{1,4}|\d{1,3}%", 'a number of nodes or a share of them, in quotes, e.g. "1" or "33%"')

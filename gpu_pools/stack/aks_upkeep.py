@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.fields import Kind, Row, flag, one_of, read_inner, row, text, whole_number
+from gpu_pools.reading.fields import Kind, Row, flag, one_of, read_inner, row, text, whole_number
 
 if TYPE_CHECKING:
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _DURATION: Final = text(r"\d+(s|m|h)", 'a time with its unit, e.g. "10m"')

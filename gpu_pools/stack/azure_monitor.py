@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.reading.fields import Kind, Row, row, text
 from gpu_pools.stack.azure_names import resource_id, resource_ids
 from gpu_pools.stack.entra import group_id
-from gpu_pools.stack.fields import Kind, Row, row, text
 
 if TYPE_CHECKING:
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 
 def _groups(section: Section, one: Row) -> tuple[str, ...]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.fields import Kind, Row
+from gpu_pools.reading.fields import Kind, Row
 from gpu_pools.stack.later import Later
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
     from gpu_pools.text.errors import Problems
 
 _NAME: Final = r"[^/\s]+"

@@ -16,14 +16,14 @@ from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.fields import Kind, Row
+from gpu_pools.reading.fields import Kind, Row
 from gpu_pools.stack.later import Later
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
     from gpu_pools.text.errors import Problems
 
 _PLAIN: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {

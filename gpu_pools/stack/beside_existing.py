@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 _LEAVE_OUT: Final = "Leave it out: it is the cluster's own, and this stack changes nothing of it."
 

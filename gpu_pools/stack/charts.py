@@ -15,10 +15,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from gpu_pools.hardware.operands import Operand, brought
+from gpu_pools.reading.section import Section
 from gpu_pools.stack.driver_upgrade import DRIVER_UPGRADE, DriverUpgrade
 from gpu_pools.stack.own_chart import OwnChart, read_own_chart
 from gpu_pools.stack.refused_values import refused_nfd_values, refused_operator_values
-from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import show
 from gpu_pools.text.nested import at
 from gpu_pools.text.yaml_text import load_yaml

@@ -10,14 +10,7 @@ import difflib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from gpu_pools.stack import existing_aks, existing_magnum
-from gpu_pools.stack.aks_options import GROUP_NAME, GROUP_NAMES, AksClusterOptions, cluster_options
-from gpu_pools.stack.azure_types import properties
-from gpu_pools.stack.beside_existing import refuse_beside
-from gpu_pools.stack.entra import EntraSettings
-from gpu_pools.stack.existing_aks import NAME, ExistingAks
-from gpu_pools.stack.existing_magnum import ExistingMagnum, need_one
-from gpu_pools.stack.fields import (
+from gpu_pools.reading.fields import (
     Kind,
     Row,
     flag,
@@ -33,7 +26,14 @@ from gpu_pools.stack.fields import (
     texts,
     whole_number,
 )
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.section import Section
+from gpu_pools.stack import existing_aks, existing_magnum
+from gpu_pools.stack.aks_options import GROUP_NAME, GROUP_NAMES, AksClusterOptions, cluster_options
+from gpu_pools.stack.azure_types import properties
+from gpu_pools.stack.beside_existing import refuse_beside
+from gpu_pools.stack.entra import EntraSettings
+from gpu_pools.stack.existing_aks import NAME, ExistingAks
+from gpu_pools.stack.existing_magnum import ExistingMagnum, need_one
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:

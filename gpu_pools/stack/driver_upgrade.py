@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from gpu_pools.stack.fields import Kind, Row, one_of, read_inner, row, whole_number
+from gpu_pools.reading.fields import Kind, Row, one_of, read_inner, row, whole_number
 from gpu_pools.stack.rollout import DAY_SECONDS, DRAIN_SECONDS, MOST_AT_ONCE
 
 if TYPE_CHECKING:
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 #: What becomes of a node whose pods do not go in time.
 Kept = Literal["wait", "stop"]

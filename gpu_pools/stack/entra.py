@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpu_pools.stack.fields import Kind, Row, flag, one_of, row, text
+from gpu_pools.reading.fields import Kind, Row, flag, one_of, row, text
 from gpu_pools.text.errors import InvalidStackError, Problem, show
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
     from gpu_pools.text.errors import Problems
 
 #: The application that AKS's API servers are in Entra ID, the same for all (Azure/kubelogin, docs/book/src/concepts/aks.md).

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.reading.fields import one_of, row, text
 from gpu_pools.stack.aks_options import GROUP_NAME, GROUP_NAMES
 from gpu_pools.stack.entra import LOGINS
-from gpu_pools.stack.fields import one_of, row, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

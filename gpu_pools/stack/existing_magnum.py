@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.fields import row, text
+from gpu_pools.reading.fields import row, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 _UUID: Final = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 #: As Magnum has them; a MagnumSettings has the same.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.models import GpuModel, MigProfile, family, find_model
-from gpu_pools.stack.fields import Kind, Row, read, row, text, whole_number
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.fields import Kind, Row, read, row, text, whole_number
+from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Kubernetes' rules for labels and taints, the keys that belong to somebody else, and NVIDIA's names.
+"""Kubernetes' rules for labels and taints, and the keys that belong to somebody else.
 
 Sources: Kubernetes API validation of qualified names and label values; AKS reserves prefixes of labels
 (MicrosoftDocs/azure-aks-docs, use-labels; its own words in Azure/AKS#1937 and #2866; node roles since #4628) and of taints
@@ -28,10 +28,6 @@ POOL_LABEL: Final = "gpu-pools/pool"
 GENERATION_LABEL: Final = "gpu-pools/generation"
 #: Where the GPU operator and its operands live.
 OPERATOR_NAMESPACE: Final = "gpu-operator"
-#: Every GPU that is not partitioned; under MIG strategy single each instance, too.
-WHOLE_GPU: Final = "nvidia.com/gpu"
-#: What the resources of MIG instances begin with under MIG strategy mixed; the profile follows.
-MIG_RESOURCE: Final = "nvidia.com/mig-"
 
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -61,16 +57,6 @@ class Taint:
 
 #: What AKS puts on the nodes of a spot pool; so reads its label, too.
 AKS_SPOT_TAINT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
-
-
-def mig_resource(profile: str) -> str:
-    """The resource of a MIG profile's instances under MIG strategy mixed."""
-    return MIG_RESOURCE + dotted(profile)
-
-
-def dotted(profile: str) -> str:
-    """A MIG profile's name within those of resources and labels: Kubernetes allows no plus sign there."""
-    return profile.replace("+", ".")
 
 
 def parse_taint(value: object, path: str, problems: Problems) -> Taint | None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import find_model, is_vgpu, model, nearest_models
-from gpu_pools.stack.fields import read, row, text, whole_number
-from gpu_pools.stack.section import Section
+from gpu_pools.hardware.node import Hardware
+from gpu_pools.reading.fields import read, row, text, whole_number
+from gpu_pools.reading.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -31,27 +32,6 @@ _MOST_NAMED: Final = 8
 _ANY_SIZE: Final = r"(?i:standard)_[A-Za-z]\w{1,78}"
 #: What a pool declares of a size that no table has.
 _DECLARED: Final = ("gpuModel", "gpusPerNode")
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """The GPUs of one node.
-
-    Attributes:
-        model: the GPU model.
-        product: what NVML answers, where the form factor is known; else None.
-        gpus: GPUs per node.
-        source: where the declaration comes from, for messages, e.g. ``vmSize Standard_NC24ads_A100_v4``.
-        mig_offered: False where the cloud does not offer MIG on it although the GPU may have it.
-        known_size: False where no table has the VM size, so that only its author can tell what it has.
-    """
-
-    model: GpuModel
-    product: str | None
-    gpus: int
-    source: str
-    mig_offered: bool = True
-    known_size: bool = True
 
 
 @dataclass(frozen=True)

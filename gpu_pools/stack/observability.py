@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.reading.fields import Kind, Row, flag, one_of, read, read_inner, row, text, whole_number
+from gpu_pools.reading.section import Section
 from gpu_pools.stack.azure_monitor import AzureMonitorSettings
 from gpu_pools.stack.charts import ChartSettings, default_chart, parse_chart
-from gpu_pools.stack.fields import Kind, Row, flag, one_of, read, read_inner, row, text, whole_number
 from gpu_pools.stack.kubernetes_names import check_labels
-from gpu_pools.stack.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

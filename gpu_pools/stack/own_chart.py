@@ -19,7 +19,7 @@ from gpu_pools.text.yaml_text import load_yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 #: A chart's defaults are some 20 KB.
 _LARGEST: Final = 1_000_000

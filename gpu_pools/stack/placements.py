@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.hardware import azure_sizes
+from gpu_pools.reading.fields import Kind, Row, number, one_of, read, read_inner, reads, row, text, texts, whole_number
 from gpu_pools.stack.aks_asked import asked, place_of
 from gpu_pools.stack.aks_pools import AksPoolOptions, pool_options
 from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, ZONES
-from gpu_pools.stack.fields import Kind, Row, number, one_of, read, read_inner, reads, row, text, texts, whole_number
 from gpu_pools.stack.node_hardware import ALL_MODELS, azure_hardware, declared_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.hardware.node import Hardware
     from gpu_pools.stack.pool_section import PoolSection
 
 MigOwner = Literal["operator", "aks"]

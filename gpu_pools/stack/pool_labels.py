@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.hardware.platforms import Platform
+    from gpu_pools.reading.section import Section
     from gpu_pools.stack.kubernetes_names import Taint
-    from gpu_pools.stack.section import Section
 
 #: Labels by which driver manager and mig-manager pause the operator's pods on a node.
 _DEPLOY_SWITCH: Final = "nvidia.com/gpu.deploy."

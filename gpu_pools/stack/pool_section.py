@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

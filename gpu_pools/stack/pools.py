@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from gpu_pools.reading.fields import Kind, Row, inner, one_of, read, reads, row, text, whole_number
 from gpu_pools.stack.clusters import RANGE, NodeCount, parse_node_count
-from gpu_pools.stack.fields import Kind, Row, inner, one_of, read, reads, row, text, whole_number
 from gpu_pools.stack.kubernetes_names import check_labels, parse_taint
 from gpu_pools.stack.placements import placed
 from gpu_pools.stack.pool_labels import check_distinct, check_labels_arrive, check_taints_arrive
@@ -20,8 +20,8 @@ from gpu_pools.stack.rollout import ROLLOUT, Rollout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpu_pools.hardware.node import Hardware
     from gpu_pools.stack.kubernetes_names import Taint
-    from gpu_pools.stack.node_hardware import Hardware
     from gpu_pools.stack.placements import Placement
 
 DriverOwner = Literal["operator", "preinstalled"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.image_names import read_image_name
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.image_names import read_image_name
+from gpu_pools.reading.section import Section
 
 if TYPE_CHECKING:
     from gpu_pools.text.errors import Problems

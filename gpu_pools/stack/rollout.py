@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gpu_pools.stack.fields import Kind, Row, one_of, read, read_inner, row, text, whole_number
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.fields import Kind, Row, one_of, read, read_inner, row, text, whole_number
+from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import show
 from gpu_pools.verifier.changer.windows import DAYS, written
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from gpu_pools.reading.section import Section
+from gpu_pools.reading.spelled import in_spelling_of, written_key
+from gpu_pools.sharing.modes import parse_sharing
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_adopted_pools, check_who_installs
 from gpu_pools.stack.aks_options import Monitoring
@@ -25,18 +28,16 @@ from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.pool_section import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
-from gpu_pools.stack.section import Section
-from gpu_pools.stack.sharing import Sharing, parse_sharing
-from gpu_pools.stack.spelled import in_spelling_of, written_key
 from gpu_pools.stack.verification import DEFAULT_IMAGE, DEFAULT_SMOKE_TEST_IMAGE, VerificationSettings, parse_verification
 from gpu_pools.text.errors import InvalidStackError, Problems, show
 from gpu_pools.text.plain_text import check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from gpu_pools.hardware.models import GpuModel
     from gpu_pools.hardware.platforms import Platform
+    from gpu_pools.sharing.mode import Sharing
 
 _T = TypeVar("_T")
 
@@ -77,6 +78,12 @@ class Settings:
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     imported: bool = False
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
+
+    def shared_pools(self) -> Iterator[tuple[Pool, Sharing]]:
+        """Yield each pool with its declaration; a pool that names none, which is a problem of its own, is left out."""
+        for pool in self.pools:
+            if (sharing := self.sharing.get(pool.sharing)) is not None:
+                yield pool, sharing
 
 
 def config_value(text: object) -> object:

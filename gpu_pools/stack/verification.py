@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.section import Section
 
 if TYPE_CHECKING:
     from gpu_pools.text.errors import Problems

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.image_names import read_image_name
+from gpu_pools.reading.image_names import read_image_name
 
 from .. import kinds
 from ..rule import Found, Limit, Rule

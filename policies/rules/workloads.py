@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.kubernetes_names import MIG_RESOURCE, WHOLE_GPU, mig_resource
+from gpu_pools.hardware.resource_names import MIG_RESOURCE, WHOLE_GPU, mig_resource
 from gpu_pools.verifier.quantities import read_count
 
 from .. import kinds

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.verifier_rights import CONDITION
-from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text.table import resources_text, table
 from gpu_pools.verifier.quantities import read_count
 from sandbox.cluster.rollout import node_states
@@ -166,7 +165,7 @@ def notes(pools: Iterable[PoolObservation]) -> Iterable[str]:
 
 
 def _rows(pool: PoolObservation) -> Iterable[tuple[str, ...]]:
-    declared, expected = sharing_text(pool.planned.sharing), resources_text(pool.planned.advertises)
+    declared, expected = pool.planned.sharing.text(), resources_text(pool.planned.advertises)
     if pool.planned.imported:
         declared, expected = f"{declared}, later", AS_IT_IS
     for node in pool.nodes:

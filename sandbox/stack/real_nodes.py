@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.plan.mps_support import mps_update
-from gpu_pools.stack.sharing import Mig, Mps
 from sandbox.cluster import machine_groups
 from sandbox.cluster.machine_groups import RealNodes
 from sandbox.real_node import allowed, gpus, node, own_gpus
@@ -87,16 +86,21 @@ def _chosen(plan: Plan, asked: str) -> PoolPlan:
         SandboxError: there is none that can.
     """
     allowed.require()
-    refused = Mig if asked == REAL and mps_update(plan.settings) == "signal" else Mig | Mps
-    fits = [one for one in plan.pools if not isinstance(one.sharing, refused) and one.driver != "preinstalled"]
+    with_mps = asked == REAL and mps_update(plan.settings) == "signal"
+    fits = [one for one in plan.pools if _fits(one, with_mps=with_mps)]
     if plan.platform != "existing" or not fits:
-        kinds = "MIG" if refused is Mig else "MIG and MPS"
+        kinds = "MIG" if with_mps else "MIG and MPS"
         message = (
             f"NODES={asked}: this stack can have no real node: that takes a cluster that exists (platform: existing), and a pool "
             f"without {kinds} whose driver is the operator's."
         )
         raise SandboxError(message, "Leave NODES out, or take another stack, as in make up STACK=byo NODES=real.")
     return fits[0]
+
+
+def _fits(pool: PoolPlan, *, with_mps: bool) -> bool:
+    sharing = pool.sharing
+    return not sharing.partitioned and (with_mps or not sharing.needs_mps_daemon) and pool.driver != "preinstalled"
 
 
 def _role(name: str, group: MachineGroup) -> node.Role:

@@ -1,4 +1,4 @@
-"""The tables of fields (gpu_pools/stack/fields.py): the schema agrees with them, and what they say of clouds is what happens.
+"""The tables of fields (gpu_pools/reading/fields.py): the schema agrees with them, and what they say of clouds is what happens.
 
 The latter is held against what the engine is asked for when a key changes (test_every_key.py has the changes), and against what
 the plugins' stand-ins replace, which were read off the plugins.
@@ -12,9 +12,9 @@ import pytest
 
 from components.platform import GpuPlatform
 from gpu_pools.clouds.aks_changes import refused_cluster_changes
+from gpu_pools.reading.fields import on, rows
 from gpu_pools.stack.aks_options import AksClusterOptions
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-from gpu_pools.stack.fields import on, rows
 from gpu_pools.stack.placements import AksPlacement, MagnumPlacement
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
@@ -27,7 +27,7 @@ from .test_every_key import AKS, CHANGES, MAGNUM, _changed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpu_pools.stack.fields import Row
+    from gpu_pools.reading.fields import Row
 
     from .conftest import Recorder
 

@@ -15,7 +15,7 @@ from pulumi.runtime import config as runtime_config
 from components.platform import GpuPlatform
 from components.stack_config import read_stack_config
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.section import Section
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError, Problems
 from tests.tiers import these

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.observing import rules, shares
 from gpu_pools.observing.series import declared, units
 from gpu_pools.observing.shares import declared_shares
-from gpu_pools.stack.sharing import Mps
+from gpu_pools.sharing.mps import Mps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

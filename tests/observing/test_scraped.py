@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.mig_parted import MIG_PARTED_CONFIG_MAP
 from gpu_pools.observing import rules, shares
 from gpu_pools.observing.series import JOB
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map, counters_file, exporter_values
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
 from gpu_pools.text.yaml_text import load_yaml
 from sandbox.cluster import node_tools
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put

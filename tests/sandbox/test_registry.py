@@ -9,7 +9,7 @@ import pytest
 
 from gpu_pools.cli.main import main
 from gpu_pools.images.registry import ask_all
-from gpu_pools.stack.image_names import read_image_name
+from gpu_pools.reading.image_names import read_image_name
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
 from tests.registries import make_trust, running

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.proof.verifier_rights import (
     ANNOTATION,
     CONDITION,
@@ -29,7 +30,6 @@ from gpu_pools.proof.verifier_rights import (
     policy_binding_spec,
     policy_spec,
 )
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.rendering.startup_taint import POLICY as ADMISSION
 from gpu_pools.rendering.startup_taint import admission_binding_spec, admission_policy_spec
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gpu_pools.clouds.aks_properties import known_of, properties, replacing, sources
+from gpu_pools.reading.fields import on, rows
 from gpu_pools.stack.azure_types import enums, kind_of, types
-from gpu_pools.stack.fields import on, rows
 from sandbox.clouds import azure_pool_options, azure_rules
 from sandbox.clouds.azure_cluster_options import IMMUTABLE
 from sandbox.clouds.azure_errors import AzureError
@@ -19,7 +19,7 @@ from tests.unit.stacks import A100, SYSTEM_POOL, aks, plan_of, pool_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpu_pools.stack.fields import Row
+    from gpu_pools.reading.fields import Row
 
 TOKENS: Final = {"AgentPool": azure_native._POOL, "ManagedCluster": azure_native._CLUSTER}
 TYPES: Final = tuple(RESOURCES)

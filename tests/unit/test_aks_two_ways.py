@@ -15,11 +15,11 @@ import yaml
 
 from gpu_pools.clouds.aks_inputs import cluster_inputs
 from gpu_pools.plan.aks_pool_inputs import Around, pool_inputs
+from gpu_pools.reading.fields import on, rows
 from gpu_pools.stack import aks_options, aks_pools
 from gpu_pools.stack.aks_asked import asked, place_of
 from gpu_pools.stack.aks_options import AksClusterOptions
 from gpu_pools.stack.aks_pools import AksPoolOptions
-from gpu_pools.stack.fields import on, rows
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.nested import at

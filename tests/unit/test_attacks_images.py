@@ -17,7 +17,7 @@ from gpu_pools.cli.main import main
 from gpu_pools.images import registry
 from gpu_pools.images.registry import ask_all, how_near
 from gpu_pools.images.registry_answers import Answer, UnaskedError, challenge, content, is_absent, parts, token_of
-from gpu_pools.stack.image_names import read_image_name
+from gpu_pools.reading.image_names import read_image_name
 from tests.hostile import ACTED_ON, WORST
 from tests.registries import INDEX, digest_of, make_trust, say, serving
 from tests.unit.stacks import existing

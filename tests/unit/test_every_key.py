@@ -17,15 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_pools import stack
-from gpu_pools.stack import fields
-from gpu_pools.stack.section import Section
+from gpu_pools.reading import fields
+from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import Problems, show
 from tests.unit.golden import golden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpu_pools.stack.fields import Row
+    from gpu_pools.reading.fields import Row
     from gpu_pools.text.errors import Problem
 
 #: Values of every kind; none of the texts means anything anywhere.

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from gpu_pools.allocation.device_plugin import device_plugin_config
+from gpu_pools.allocation.mig_parted import mig_parted_key
 from gpu_pools.cli.main import main
 from gpu_pools.existing.imported import import_files
-from gpu_pools.rendering.sharing_configs import device_plugin_config, mig_parted_entry
-from gpu_pools.stack.sharing import Mig
+from gpu_pools.sharing.mig import Mig
 from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.existing_files import DATA, FIXTURES, config_map, mig, plugin, sliced
 from tests.unit.stacks import existing, plan_of
@@ -192,7 +193,7 @@ def test_every_declaration_of_a_file_from_the_field_is_planned_and_rendered_alik
         plan = planned(result, declaration.name, gpu=comment.removeprefix("fits on ").split(", ")[0], gpus=4)
         sharing = plan.pools[0].sharing
         if isinstance(sharing, Mig):
-            specs = load_yaml(plan.mig_parted_config)["mig-configs"][mig_parted_entry(sharing)[0]]
+            specs = load_yaml(plan.mig_parted_config)["mig-configs"][mig_parted_key(sharing)]
             layouts = [entry.get("mig-devices", {}) for entry in specs]
             mine = declaration.sharing["mig"]
             assert layouts == ([mine["layout"]] if "layout" in mine else [group["layout"] for group in mine["gpus"]])

@@ -1,4 +1,4 @@
-"""The tables of fields (gpu_pools/stack/fields.py): types of arguments and reference are what follows from them.
+"""The tables of fields (gpu_pools/reading/fields.py): types of arguments and reference are what follows from them.
 
 The schema, which takes Pulumi's analyzer seconds, and what the tables say of clouds: tests/components/test_fields.py.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_pools.reading.fields import one_of, read, row
+from gpu_pools.reading.section import Section
 from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.fields import one_of, read, row
-from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import Problems
 from tests import generated
 

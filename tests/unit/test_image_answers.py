@@ -25,7 +25,7 @@ from gpu_pools.images.registry_answers import (
     token_of,
 )
 from gpu_pools.images.verdicts import ImageVerdict
-from gpu_pools.stack.image_names import read_image_name
+from gpu_pools.reading.image_names import read_image_name
 from tests.registries import make_trust, say, serving
 from tests.unit.stacks import aks, existing, plan_of
 

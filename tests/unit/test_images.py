@@ -10,7 +10,7 @@ import pytest
 from gpu_pools.cli.main import main
 from gpu_pools.images.placed import placed_images
 from gpu_pools.plan.document import plan_json
-from gpu_pools.stack.image_names import by_digest, read_image_name
+from gpu_pools.reading.image_names import by_digest, read_image_name
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, magnum, plan_of
 

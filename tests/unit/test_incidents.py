@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.mig_parted import MIG_PARTED_CONFIG_MAP
 from gpu_pools.plan.document import pool_json
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import A100, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
 

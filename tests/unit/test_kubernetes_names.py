@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.hardware.resource_names import mig_resource
+from gpu_pools.reading.section import Section
 from gpu_pools.stack.kubernetes_names import (
     AKS_SPOT_TAINT,
     Taint,
     check_labels,
     label_refused_by_aks,
     label_value,
-    mig_resource,
     parse_taint,
     qualified_name,
     refused_by_nfd,
     taint_refused_by_aks,
 )
 from gpu_pools.stack.pool_labels import check_distinct, check_labels_arrive, check_taints_arrive
-from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import Problems
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from gpu_pools.hardware.models import (
     series_of,
     variant_of,
 )
+from gpu_pools.hardware.resource_names import mig_resource
 from gpu_pools.stack.charts import NFD_WITHIN, VERSIONS
-from gpu_pools.stack.kubernetes_names import mig_resource
 from gpu_pools.text.provenance import without_provenance
 from gpu_pools.text.yaml_text import load_yaml
 

@@ -79,7 +79,7 @@ def test_equal_spots_of_a_place_are_told_apart_and_a_line_more_changes_no_identi
 
 
 def test_every_mutant_of_the_project_is_a_program_and_has_a_name_of_its_own() -> None:
-    files = chosen_files(["gpu_pools/verifier/marks.py", "gpu_pools/stack/section.py", "gpu_pools/changes/sarif.py"])
+    files = chosen_files(["gpu_pools/verifier/marks.py", "gpu_pools/reading/section.py", "gpu_pools/changes/sarif.py"])
     every = ordered(files, "0", "1/1")
     assert len({one.identity for one in every}) == len(every) > 100
     for one in every:

@@ -11,11 +11,13 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.mig_parted import MIG_PARTED_CONFIG_MAP
 from gpu_pools.existing.check import check_file
 from gpu_pools.existing.imported import import_files
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
-from gpu_pools.stack.sharing import Mig, parse_sharing
+from gpu_pools.sharing.mig import Mig
+from gpu_pools.sharing.modes import parse_sharing
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import Problems
 from gpu_pools.text.yaml_text import load_yaml
@@ -24,7 +26,7 @@ from tests.unit.test_properties import Drawn, well_formed_stacks
 
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan, PoolPlan
-    from gpu_pools.stack.sharing import Sharing
+    from gpu_pools.sharing.mode import Sharing
 
 #: Of gpu-operator v26.7.0, the newest chart that a stack can choose.
 DEVICE_PLUGIN = "0.20"

@@ -12,7 +12,6 @@ from gpu_pools.plan.document import plan_json, pool_json, problems_json
 from gpu_pools.plan.planning import make_plan, plan_config
 from gpu_pools.plan.table import plan_table
 from gpu_pools.stack.settings import parse_settings
-from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
@@ -96,7 +95,7 @@ class TestAdvertised:
         shared = yaml.safe_load(plan.device_plugin_configs[pool.config_key])["sharing"]["timeSlicing"]
         assert shared["resources"] == [{"name": "nvidia.com/mig-2g.20gb", "replicas": 4}]
         assert plan_json(plan)["pools"][0]["sharing"]["timeSlicing"]["replicas"] == {"2g.20gb": 4}
-        assert sharing_text(pool.sharing) == "MIG 2x 2g.20gb + 3g.40gb, 2g.20gb time-sliced 4"
+        assert pool.sharing.text() == "MIG 2x 2g.20gb + 3g.40gb, 2g.20gb time-sliced 4"
 
     def test_naming_all_profiles_alike_is_the_same_declaration(self) -> None:
         by_name = {"cut": {"mig": {**MIXED_SLICED["cut"]["mig"], "timeSlicing": {"replicas": {"3g.40gb": 3, "2g.20gb": 3}}}}}

@@ -20,8 +20,8 @@ from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.mig.geometry import place
 from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.sharing.mig import Mig
 from gpu_pools.stack.kubernetes_names import qualified_name
-from gpu_pools.stack.sharing import Mig
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.yaml_text import load_yaml
 from tests.examples import examples

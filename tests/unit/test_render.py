@@ -15,18 +15,20 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_pools.rendering.sharing_configs import (
-    DEVICE_PLUGIN_CONFIG_MAP,
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP, device_plugin_config, digest
+from gpu_pools.allocation.mig_parted import (
     MIG_PARTED_CONFIG_MAP,
     MIG_PARTED_ENTRIES_CONFIG_MAP,
-    device_plugin_config,
-    digest,
     mig_parted_entries,
-    mig_parted_entry,
     mig_parted_file,
+    mig_parted_key,
 )
+from gpu_pools.sharing.exclusive import Exclusive
+from gpu_pools.sharing.mig import Mig
+from gpu_pools.sharing.mode import GpuLayout
+from gpu_pools.sharing.mps import Mps
+from gpu_pools.sharing.time_slicing import TimeSlicing
 from gpu_pools.stack.kubernetes_names import qualified_name
-from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from tests.examples import examples
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -81,7 +83,7 @@ def test_device_plugin_config(name: str) -> None:
 @pytest.mark.parametrize("name", MIG_PARTED)
 def test_mig_parted_config(name: str) -> None:
     declarations = MIG_PARTED[name]
-    keys = " ".join(mig_parted_entry(declaration)[0] for declaration in declarations)
+    keys = " ".join(mig_parted_key(declaration) for declaration in declarations)
     _golden(f"mig-parted-{name}", f"# {keys or 'only the default'}\n{mig_parted_file(mig_parted_entries(declarations))}")
 
 
@@ -134,7 +136,7 @@ def test_the_default_of_the_operator_is_always_there() -> None:
 
 def test_time_slicing_of_instances_shares_the_partitions_of_the_plain_layout() -> None:
     """How instances are shared is the device plugin's business: MIG must not be redone for it."""
-    assert mig_parted_entry(SLICED_UNIFORM)[0] == mig_parted_entry(UNIFORM)[0]
+    assert mig_parted_key(SLICED_UNIFORM) == mig_parted_key(UNIFORM)
     assert mig_parted_file(mig_parted_entries((SLICED_UNIFORM, UNIFORM))) == mig_parted_file(mig_parted_entries((UNIFORM,)))
 
 
@@ -153,14 +155,14 @@ def test_entries_come_in_the_order_of_their_keys() -> None:
 
 def test_a_long_layout_takes_all_that_a_label_value_may_have() -> None:
     layouts = [("1g.10gb+me", 1), ("1g.10gb", 3), ("1g.20gb", 1), ("2g.20gb", 1), ("3g.40gb", 1), ("4g.40gb", 1), ("7g.80gb", 1)]
-    key, _ = mig_parted_entry(Mig(tuple(GpuLayout((index,), (layout,)) for index, layout in enumerate(layouts))))
+    key = mig_parted_key(Mig(tuple(GpuLayout((index,), (layout,)) for index, layout in enumerate(layouts))))
     assert key.startswith("1g.10gb.me-3x1g.10gb-1g.20gb-2g.20gb-3g.40gb-4g.40gb-7g.80gb"[:54])
     assert len(key) == 63
 
 
 def test_a_gpu_that_stays_whole_is_named_so_wherever_it_stands() -> None:
     first = Mig((GpuLayout((0,), ()), GpuLayout((1,), (("7g.80gb", 1),))))
-    assert mig_parted_entry(first)[0].startswith("whole-7g.80gb-")
+    assert mig_parted_key(first).startswith("whole-7g.80gb-")
 
 
 def test_what_clusters_that_live_call_their_config_maps_and_keys_stays() -> None:
@@ -190,7 +192,7 @@ _SHARING = st.one_of(st.just(Exclusive()), _TIME_SLICING, st.builds(Mps, st.inte
 @given(_SHARING, st.sampled_from(["single", "mixed"]))
 def test_every_key_is_a_label_value(sharing: Any, strategy: Any) -> None:
     key, text = device_plugin_config(sharing, strategy)
-    keys = [key, mig_parted_entry(sharing)[0]] if isinstance(sharing, Mig) else [key]
+    keys = [key, mig_parted_key(sharing)] if isinstance(sharing, Mig) else [key]
     for name in keys:
         assert len(name) <= 63
         assert qualified_name(name)
@@ -200,7 +202,7 @@ def test_every_key_is_a_label_value(sharing: Any, strategy: Any) -> None:
 @settings(max_examples=examples(150), deadline=None)
 @given(_MIG, _MIG)
 def test_equal_layouts_and_only_those_share_a_mig_key(one: Mig, other: Mig) -> None:
-    assert (mig_parted_entry(one)[0] == mig_parted_entry(other)[0]) == (one.gpus == other.gpus)
+    assert (mig_parted_key(one) == mig_parted_key(other)) == (one.gpus == other.gpus)
 
 
 @settings(max_examples=examples(150), deadline=None)

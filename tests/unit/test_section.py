@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpu_pools.stack.section import Section
+from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import Problem, Problems
 
 if TYPE_CHECKING:

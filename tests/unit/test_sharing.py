@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_pools.stack.needs import Needs
-from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, Sharing, TimeSlicing, parse_sharing
+from gpu_pools.sharing.exclusive import Exclusive
+from gpu_pools.sharing.mig import Mig
+from gpu_pools.sharing.mode import GpuLayout, Sharing
+from gpu_pools.sharing.modes import parse_sharing
+from gpu_pools.sharing.mps import Mps
+from gpu_pools.sharing.needs import Needs
+from gpu_pools.sharing.time_slicing import TimeSlicing
 from gpu_pools.text.errors import Problems
 
 SEVEN = {"layout": {"1g.10gb": 7}}
@@ -35,19 +40,19 @@ def test_more_than_one_replica_is_refused_and_names_stay_by_default() -> None:
 
 def test_needs_are_written_as_they_are_read() -> None:
     assert Needs(12_288).as_json() == {"memoryPerReplica": "12288Mi"}
-    assert parsed({"exclusive": {}, "needs": Needs(7).as_json()}) == (Exclusive(Needs(7)), [])
+    assert parsed({"exclusive": {}, "needs": Needs(7).as_json()}) == (Exclusive(needs=Needs(7)), [])
 
 
 UNIFORM = GpuLayout(None, (("1g.10gb", 7),))
 
 
 def test_slices_of_a_profile() -> None:
-    assert Mig((UNIFORM,)).slicing_of("1g.10gb") is None
+    assert Mig((UNIFORM,)).replication_of("1g.10gb") is None
     slicing = TimeSlicing(4, rename_by_default=True)
-    assert Mig((UNIFORM,), slicing).slicing_of("1g.10gb") == slicing
+    assert Mig((UNIFORM,), slicing).replication_of("1g.10gb") == slicing
     some = Mig((UNIFORM,), slicing, (("1g.10gb", 2),))
-    assert some.slicing_of("1g.10gb") == TimeSlicing(2, rename_by_default=True)
-    assert some.slicing_of("3g.40gb") is None
+    assert some.replication_of("1g.10gb") == TimeSlicing(2, rename_by_default=True)
+    assert some.replication_of("3g.40gb") is None
 
 
 @pytest.mark.parametrize(
@@ -60,13 +65,13 @@ def test_slices_of_a_profile() -> None:
     ],
 )
 def test_one_profile_on_every_gpu_is_uniform(gpus: tuple[GpuLayout, ...], uniform: bool) -> None:  # noqa: FBT001
-    assert Mig(gpus).uniform is uniform
+    assert bool(Mig(gpus).uniform_profile) is uniform
 
 
 def test_the_layout_of_a_gpu() -> None:
     mig = Mig((GpuLayout((0, 2), UNIFORM.layout), GpuLayout((1,), ())))
-    assert [mig.of_gpu(index) for index in range(4)] == [{"1g.10gb": 7}, {}, {"1g.10gb": 7}, {}]
-    assert Mig((UNIFORM,)).of_gpu(5) == {"1g.10gb": 7}
+    assert [mig.layout_of(index) for index in range(4)] == [{"1g.10gb": 7}, {}, {"1g.10gb": 7}, {}]
+    assert Mig((UNIFORM,)).layout_of(5) == {"1g.10gb": 7}
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.node_expectation import SEARCHED_NAMESPACES
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, VERIFIER_APP, Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.api import Api, ApiError

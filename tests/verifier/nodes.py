@@ -17,7 +17,7 @@ from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.mig.geometry import place
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.node_expectation import node_expectation
-from gpu_pools.stack.sharing import Mig
+from gpu_pools.sharing.mig import Mig
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.mps import MpsReading
@@ -140,7 +140,7 @@ def machine_of(pool: PoolPlan, node: str = "gpu-1") -> simulated.Machine:
     machine = from_tables.machine_state(known.key, product, pool.hardware.gpus, driver_version=DRIVER, cuda=CUDA, node=node)
     gpus = []
     for one in machine.gpus:
-        layout = pool.sharing.of_gpu(one.slot) if isinstance(pool.sharing, Mig) else {}
+        layout = pool.sharing.layout_of(one.slot) if isinstance(pool.sharing, Mig) else {}
         mode = 3 if pool.sharing.strategy == "mps" else 0
         gpus.append(partitioned(replace(one, compute_mode=mode), known.key, layout))
     return replace(machine, gpus=tuple(gpus))
@@ -269,7 +269,7 @@ def simulated_gpus(pool: PoolPlan, node: str) -> tuple[gpu.Gpu, ...]:
     made = gpu.new_gpus(node, Hardware(8, 64, known.key, pool.hardware.product, pool.hardware.gpus), None)
     if not isinstance(pool.sharing, Mig):
         return made
-    layouts = [pool.sharing.of_gpu(one.index) for one in made]
+    layouts = [pool.sharing.layout_of(one.index) for one in made]
     return tuple(gpu.with_layout(one, layout) or one if layout else one for one, layout in zip(made, layouts, strict=True))
 
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("gpu_pools", "policies", "pipelines", "components", "sandbox")
 NANO = Decimal(10) ** -PLACES
 #: Its own notation, of a key of stack files: whole numbers of Mi or Gi.
-OTHER_NOTATIONS = {"gpu_pools/stack/needs.py"}
+OTHER_NOTATIONS = {"gpu_pools/sharing/needs.py"}
 
 
 def as_amount(decimal: str | None) -> int | None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.mig_parted import MIG_PARTED_CONFIG_MAP
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, VERIFIER_APP, expectation_file, verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
-from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier import archive
 from gpu_pools.verifier.mps_daemons import read_processes

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from gpu_pools.allocation.mig_parted import mig_parted_entries, mig_parted_file, mig_parted_key
 from gpu_pools.hardware.models import model
-from gpu_pools.rendering.sharing_configs import mig_parted_entries, mig_parted_entry, mig_parted_file
 from sandbox.nvml import from_tables
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from gpu_pools.stack.sharing import Mig
+    from gpu_pools.sharing.mig import Mig
     from sandbox.cluster.gpu_host import GpuHost
 
 _SECONDS: Final = 120
@@ -40,7 +40,7 @@ class Parted:
     def declare(self, declaration: Mig) -> str:
         """Write the plan's file for a declaration; its key."""
         self._file.write_text(mig_parted_file(mig_parted_entries([declaration])))
-        return mig_parted_entry(declaration)[0]
+        return mig_parted_key(declaration)
 
     def write(self, *entries: Mapping[str, Any]) -> str:
         """Write a file that the plan would not; its key."""

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import yaml
 
+from gpu_pools.allocation.device_plugin import device_plugin_config
 from gpu_pools.hardware.models import model
+from gpu_pools.hardware.node import Hardware
 from gpu_pools.plan.expectation import advertised
-from gpu_pools.rendering.sharing_configs import device_plugin_config
-from gpu_pools.stack.node_hardware import Hardware
-from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
+from gpu_pools.sharing.exclusive import Exclusive
+from gpu_pools.sharing.mig import Mig
+from gpu_pools.sharing.mode import GpuLayout
+from gpu_pools.sharing.mps import Mps
+from gpu_pools.sharing.time_slicing import TimeSlicing
 from sandbox.nvml import from_tables, simulated
 from tests.sandbox.real.device_plugin import Plugin, put_mps_daemon
 from tests.sandbox.real.partitioned import partitioned
@@ -26,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpu_pools.rendering.sharing_configs import FlagMigStrategy
-    from gpu_pools.stack.sharing import Sharing
+    from gpu_pools.allocation.device_plugin import FlagMigStrategy
+    from gpu_pools.sharing.mode import Sharing
     from sandbox.cluster.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs
@@ -81,7 +85,7 @@ DECLARATIONS: Final[dict[str, tuple[str, Sharing, FlagMigStrategy]]] = {
 @pytest.mark.parametrize("name", DECLARATIONS)
 def test_a_node_advertises_what_the_plan_says(name: str, plugin: Plugin) -> None:
     key, sharing, strategy = DECLARATIONS[name]
-    layouts = [sharing.of_gpu(index) for index in range(GPUS)] if isinstance(sharing, Mig) else []
+    layouts = [sharing.layout_of(index) for index in range(GPUS)] if isinstance(sharing, Mig) else []
     plugin.host.show(machine(key, *layouts))
     put_mps_daemon(plugin.host)
     wanted = advertised(Hardware(model(key), model(key).products[0], GPUS, "a test"), sharing, strategy)
@@ -108,7 +112,7 @@ def test_without_mig_the_strategy_of_the_cluster_changes_nothing(name: str, stra
 def test_before_0_20_variants_are_served_under_the_name_of_the_plain_profile(plugin: Plugin) -> None:
     """The plan names them as 0.20 and its GPU operator do; these versions match profile names by their beginning only."""
     sharing = Mig((GpuLayout(None, (("1g.10gb+me", 1), ("3g.40gb", 1))),), TimeSlicing(2))
-    plugin.host.show(machine("a100-80gb", *[sharing.of_gpu(index) for index in range(GPUS)]))
+    plugin.host.show(machine("a100-80gb", *[sharing.layout_of(index) for index in range(GPUS)]))
     plugin.start(device_plugin_config(sharing, "mixed")[1], resources=2)
     assert "nvidia.com/mig-1g.10gb.me" in advertised(Hardware(model("a100-80gb"), None, GPUS, "a test"), sharing, "mixed")
     # Its replicas are declared under the other name, so that it is not shared either.

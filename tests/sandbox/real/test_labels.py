@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from gpu_pools.allocation.device_plugin import device_plugin_config
 from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.hardware.node import Hardware
 from gpu_pools.mig.geometry import legal_layouts, maximal_layouts
 from gpu_pools.plan.expectation import gfd_labels
-from gpu_pools.rendering.sharing_configs import device_plugin_config
-from gpu_pools.stack.node_hardware import Hardware
-from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
+from gpu_pools.sharing.exclusive import Exclusive
+from gpu_pools.sharing.mig import Mig
+from gpu_pools.sharing.mode import GpuLayout
+from gpu_pools.sharing.mps import Mps
+from gpu_pools.sharing.time_slicing import TimeSlicing
 from sandbox.nvml import from_tables, simulated
 from tests.sandbox.real.feature_discovery import discover
 from tests.sandbox.real.partitioned import partitioned
@@ -30,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpu_pools.rendering.sharing_configs import FlagMigStrategy
-    from gpu_pools.stack.sharing import Sharing
+    from gpu_pools.allocation.device_plugin import FlagMigStrategy
+    from gpu_pools.sharing.mode import Sharing
     from sandbox.cluster.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs
@@ -71,7 +75,7 @@ class Case:
 
     def machine(self) -> simulated.Machine:
         plain = from_tables.machine_state(self.key, self.product or f"NVIDIA {self.key}", GPUS)
-        layouts = [self.sharing.of_gpu(gpu.slot) if isinstance(self.sharing, Mig) else {} for gpu in plain.gpus]
+        layouts = [self.sharing.layout_of(gpu.slot) if isinstance(self.sharing, Mig) else {} for gpu in plain.gpus]
         enabled = (partitioned(self.key, gpu, layout) if layout else gpu for gpu, layout in zip(plain.gpus, layouts, strict=True))
         return replace(plain, gpus=tuple(enabled))
 

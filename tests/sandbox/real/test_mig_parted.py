@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY
 from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.mig.geometry import legal_layouts, place
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.rendering.sharing_configs import MIG_DISABLED_KEY
-from gpu_pools.stack.sharing import GpuLayout, Mig
+from gpu_pools.sharing.mig import Mig
+from gpu_pools.sharing.mode import GpuLayout
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.cluster.gpu_host import GpuHost
 from sandbox.nvml import from_tables, simulated
@@ -110,7 +111,7 @@ def apply_and_assert(parted: Parted, key: str, declarations: list[Mig]) -> None:
         selected = parted.declare(declaration)
         applied = parted("apply", selected)
         assert (applied.returncode, applied.stdout.strip()) == (0, _SUCCESS), applied.stderr
-        assert parted.layouts() == [declaration.of_gpu(index) for index in range(_GPUS)]
+        assert parted.layouts() == [declaration.layout_of(index) for index in range(_GPUS)]
         asserted = parted("assert", selected)
         assert asserted.returncode == 0, asserted.stderr
 

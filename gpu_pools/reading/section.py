@@ -13,8 +13,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from gpu_pools.stack.image_names import read_image_name
-from gpu_pools.stack.spelled import in_spelling_of, spelled_beside, written_key
+from gpu_pools.reading.image_names import read_image_name
+from gpu_pools.reading.spelled import in_spelling_of, spelled_beside, written_key
 from gpu_pools.text.errors import Problems, show
 
 if TYPE_CHECKING:

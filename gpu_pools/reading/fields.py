@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from gpu_pools.stack.section import Section
+    from gpu_pools.reading.section import Section
 
 _S = TypeVar("_S")
 

@@ -1,0 +1,1 @@
+"""How the shares of a GPU reach Kubernetes: one module per mechanism."""

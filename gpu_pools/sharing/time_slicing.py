@@ -1,0 +1,24 @@
+"""Time-slicing: pods take turns on a GPU, without memory or fault isolation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gpu_pools.sharing.mode import Replicated
+
+
+@dataclass(frozen=True)
+class TimeSlicing(Replicated):
+    """Pods take turns on a GPU, or on a MIG instance.
+
+    The device plugin sets no upper bound for `replicas`; no node runs more pods than `most_replicas`.
+    """
+
+    strategy: ClassVar[str] = "timeSlicing"
+    title: ClassVar[str] = "time-slicing"
+    example: ClassVar[str] = "{replicas: 4}"
+    node_label: ClassVar[str] = "time-slicing"
+    most_replicas: ClassVar[int] = 1000
+    replicas_remedy: ClassVar[str] = "One replica is not sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2."
+    grows_in_place: ClassVar[bool] = True
