@@ -26,7 +26,6 @@ from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, turn_s
 from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.version_steps import operator_step
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.nested import at, leaves
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ def _template(cluster: MagnumSettings) -> tuple[object, object]:
 
 
 def _surge(stay: tuple[PoolPlan, ...]) -> str:
-    spot = [pool.name for pool in stay if isinstance(pool.pool.placement, AksPlacement) and pool.pool.placement.spot]
+    spot = [pool.name for pool in stay if pool.pool.placement.is_spot]
     surging = [pool for pool in stay if pool.name not in spot]
     sentences = [
         "The control plane first, then every node of every pool: AKS drains one after the other and gives it a new image."

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.aks_changes import SYSTEM_POOL
-from gpu_pools.stack.later import Later
+from gpu_pools.reading.later import Later
 from gpu_pools.stack.placements import AksPlacement
 
 if TYPE_CHECKING:

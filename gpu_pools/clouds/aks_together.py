@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.aks_changes import WIDEST_SKEW
 from gpu_pools.hardware import azure_sizes
+from gpu_pools.reading.later import Later
 from gpu_pools.stack.aks_network import Network
 from gpu_pools.stack.aks_options import MOVING_CHANNELS
 from gpu_pools.stack.azure_types import unlisted
 from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.nested import at
 

@@ -23,7 +23,7 @@ from gpu_pools.clouds.magnum_found import judge_found, notes_on_found
 from gpu_pools.clouds.magnum_generations import as_declared, judge_third
 from gpu_pools.clouds.magnum_living import judge_living
 from gpu_pools.clouds.magnum_scaling import judge_scaling
-from gpu_pools.stack.later import Later
+from gpu_pools.reading.later import Later
 from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.text.errors import Problems, show
 

@@ -15,9 +15,9 @@ from gpu_pools.clouds.aks_together import check_aks
 from gpu_pools.clouds.azure_versions import OLDEST_FOR_IMAGE, numbers
 from gpu_pools.plan.checks import driver_of
 from gpu_pools.plan.mps_support import too_old_for_signal
+from gpu_pools.reading.later import Later
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
 from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import Problem, Problems, show
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gpu_pools.clouds.aks_inputs import merged, sent
 from gpu_pools.clouds.aks_properties import inputs_that
@@ -81,7 +81,7 @@ def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
 
 def _declared(cluster: ClusterSettings) -> dict[str, Any]:
     """The settings of a cluster; of the newer ones those that are written, so that a stack without any keeps its ids."""
-    declared = dataclasses.asdict(cluster)
+    declared = dataclasses.asdict(cast("Any", cluster))
     if declared.get("existing", ...) is None:
         del declared["existing"]
     # How a cluster is reached by a text is a secret, and no part of what it is.
@@ -101,7 +101,7 @@ def _declared(cluster: ClusterSettings) -> dict[str, Any]:
 
 def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:
     """Whatever of it may force a replacement; on Magnum that is every label of the node group, where taints may be too."""
-    placed = dataclasses.asdict(planned.pool.placement)
+    placed = dataclasses.asdict(cast("Any", planned.pool.placement))
     if isinstance(cluster, MagnumSettings):
         return {"name": planned.name, **placed, "labels": node_group_labels(planned, cluster.driver)}
     if isinstance(planned.pool.placement, AksPlacement):

@@ -16,7 +16,6 @@ from gpu_pools.plan.mig_strategy import check_mig_strategy
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal, tainted_by
 from gpu_pools.sharing.mode import PoolUse
 from gpu_pools.stack.clusters import MagnumSettings
-from gpu_pools.stack.placements import AksPlacement, ExistingPlacement
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def driver_of(pool: Pool, settings: Settings) -> str:
 
 def mig_owner(pool: Pool) -> str:
     """Who partitions the GPUs of a pool."""
-    return pool.placement.mig_owner if isinstance(pool.placement, AksPlacement) else "operator"
+    return pool.placement.mig_owner
 
 
 def declared_size_warnings(hardware: Hardware) -> Iterator[str]:
@@ -104,7 +103,7 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settin
     """What autoscaling makes of this pool."""
     if not pool.autoscaled:
         return
-    if isinstance(pool.placement, ExistingPlacement):
+    if pool.placement.selects_nodes:
         # Whether anybody scales such nodes, and by what, is not known; that nodes may come is.
         yield from _early_pods(pool, sharing, settings)
         return
@@ -202,7 +201,7 @@ def _check_mig_owners(settings: Settings, problems: Problems) -> None:
 
 
 def _check_selectors(settings: Settings, problems: Problems) -> None:
-    chosen = [(pool, pool.placement.node_selector) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)]
+    chosen = [(pool, pool.placement.node_selector) for pool in settings.pools if pool.placement.selects_nodes]
     for later, earlier in sorted(_overlapping([selector for _, selector in chosen])):
         pool, selector = chosen[later]
         problems.add(

@@ -55,7 +55,7 @@ def generations(plan: Plan) -> dict[str, str]:
 
 def exchanged(plan: Plan) -> list[Exchanged]:
     """The pools with ``replace`` on Magnum, as who holds them against the cloud needs them."""
-    driver = getattr(plan.settings.cluster, "driver", None)
+    driver = plan.settings.cluster.driver
     return [
         Exchanged(one.pool, one.stem, one.generation, one.pool.placement, node_group_labels(one, driver))
         for one in plan.pools

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.charts import MigStrategy
     from gpu_pools.stack.kubernetes_names import Taint
-    from gpu_pools.stack.placements import MigOwner
+    from gpu_pools.stack.platform import MigOwner
     from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.settings import Settings
 

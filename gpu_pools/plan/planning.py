@@ -57,7 +57,6 @@ from gpu_pools.sharing.exclusive import Exclusive
 from gpu_pools.stack.acknowledged import CLUSTER
 from gpu_pools.stack.charts import merge_values
 from gpu_pools.stack.kubernetes_names import AKS_SPOT_TAINT, DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.settings import Settings, try_parse_settings
 from gpu_pools.text.errors import InvalidStackError, Problems
 
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.charts import ChartSettings, MigStrategy
-    from gpu_pools.stack.placements import MigOwner
+    from gpu_pools.stack.platform import MigOwner
     from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.registry import RegistrySettings
 
@@ -184,7 +183,7 @@ def _protection(settings: Settings, pools: tuple[PoolPlan, ...]) -> tuple[str, b
         # What is only held must go with no edit: a pool that is taken out of the file would be deleted.
         protect = settings.imported or (planned.pool.protect and not lifted and (planned.name, change) not in acknowledged)
         guarded.append(replace(planned, change=change, protect=protect))
-    return whole, getattr(settings.cluster, "protect", False) and not lifted, tuple(guarded)
+    return whole, settings.cluster.protect and not lifted, tuple(guarded)
 
 
 def _check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: MigStrategy, problems: Problems) -> list[str]:
@@ -210,7 +209,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
     if mig_key and not settings.imported:
         labels[MIG_CONFIG_LABEL] = mig_key
     taints = pool.taints
-    if isinstance(pool.placement, AksPlacement) and pool.placement.spot:
+    if pool.placement.is_spot:
         # AKS puts both there, in sets that every update replaces whole (Azure/AKS#3152).
         labels[AKS_SPOT_TAINT.key] = AKS_SPOT_TAINT.value
         taints = taints if AKS_SPOT_TAINT in taints else (*taints, AKS_SPOT_TAINT)
@@ -238,12 +237,12 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         imported=settings.imported,
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
-    return planned if settings.imported else with_generation(planned, getattr(settings.cluster, "driver", None))
+    return planned if settings.imported else with_generation(planned, settings.cluster.driver)
 
 
 def _mode_warnings(hardware: Hardware, settings: Settings) -> Iterator[str]:
     """What it costs to switch the MIG mode of nodes on."""
-    needs = mode_change_needs(hardware.model, settings.cluster.platform)
+    needs = mode_change_needs(hardware.model, virtual=settings.cluster.machines_are_virtual)
     if needs == "reboot":
         yield (
             f"a node reboots once, when its MIG mode is switched on ({hardware.model.key} in a virtual machine, R03); "
@@ -290,5 +289,5 @@ def _pool_warnings(
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if sharing.partitioned and mig_owner(pool) == "operator":
         yield from _mode_warnings(hardware, settings)
-    if settings.cluster.platform == "existing" and pool.taints:
+    if not settings.cluster.sets_taints and pool.taints:
         yield "the taints of an existing cluster's nodes are tolerated, not set, by this stack"

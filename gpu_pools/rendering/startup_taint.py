@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
+from gpu_pools.stack.clusters import AksSettings, ExistingSettings
 from gpu_pools.stack.kubernetes_names import Taint
 
 if TYPE_CHECKING:
@@ -46,16 +46,14 @@ TaintedBy = Literal["admission", "kubelet"]
 
 def tainted_by(cluster: ClusterSettings) -> TaintedBy | None:
     """How nodes of this cluster can register with a taint that can be taken away again; None: not at all."""
-    if isinstance(cluster, MagnumSettings):
-        return "kubelet" if cluster.driver == "heat" else None
-    return "admission"
+    return cluster.tainted_by
 
 
 def refusal(cluster: ClusterSettings) -> str:
     """Why nodes of this cluster cannot have the startup taint; empty where they can, as far as is declared."""
-    if isinstance(cluster, MagnumSettings) and cluster.driver and tainted_by(cluster) is None:
+    if cluster.driver and cluster.tainted_by is None:
         return f"nodes of Magnum's driver {cluster.driver} cannot register with a taint"
-    if isinstance(cluster, AksSettings) and cluster.kubernetes_version:
+    if cluster.kubernetes_version:
         version = tuple(int(part) for part in cluster.kubernetes_version.split("."))
         if version < _LEAST_KUBERNETES:
             return f"needs Kubernetes {LEAST_KUBERNETES}, and gpu-pools:cluster.kubernetesVersion is {cluster.kubernetes_version}"
@@ -67,7 +65,7 @@ def check_startup_taint(settings: Settings, problems: Problems) -> None:
     if not settings.verification.startup_taint:
         return
     if against := refusal(settings.cluster):
-        on_aks = isinstance(settings.cluster, AksSettings)
+        on_aks = settings.cluster.declares_version
         problems.add(
             _PATH,
             against,

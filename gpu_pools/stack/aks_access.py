@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.reading.fields import Kind, Row, flag, read_inner, row
+from gpu_pools.reading.later import Later
 from gpu_pools.stack.aks_network import network_of
 from gpu_pools.stack.azure_names import read_id, resource_id
-from gpu_pools.stack.later import Later
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.reading.fields import Kind, Row
-from gpu_pools.stack.later import Later
+from gpu_pools.reading.later import Later
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.reading.fields import Kind, Row
-from gpu_pools.stack.later import Later
+from gpu_pools.reading.later import Later
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:

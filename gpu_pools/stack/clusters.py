@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from gpu_pools.reading.fields import (
     Kind,
@@ -34,12 +34,12 @@ from gpu_pools.stack.beside_existing import refuse_beside
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import NAME, ExistingAks
 from gpu_pools.stack.existing_magnum import ExistingMagnum, need_one
+from gpu_pools.stack.platform import Cluster, TaintedBy
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gpu_pools.hardware.platforms import Platform
     from gpu_pools.text.errors import Problems
 
 MagnumDriver = Literal["heat", "magnum-cluster-api", "capi-helm"]
@@ -203,11 +203,18 @@ def _system_pool(section: Section, one: Row) -> SystemPool | None:
 
 
 @dataclass(frozen=True)
-class AksSettings:
+class AksSettings(Cluster):
     """An AKS cluster of our own making, or one that is there, of which only name, resource group and the pools' tags are known.
 
     Texts are empty where an incomplete section left them out.
     """
+
+    platform: ClassVar[str] = "aks"
+    labels_nodes: ClassVar[bool] = True
+    runtime_class: ClassVar[str] = "nvidia-container-runtime"
+    hides_control_plane: ClassVar[bool] = True
+    has_azure_monitor: ClassVar[bool] = True
+    starts_bare: ClassVar[bool] = True
 
     name: str = row(
         "The cluster's name in Azure.",
@@ -285,9 +292,20 @@ class AksSettings:
     options: AksClusterOptions = reads(Kind(cluster_options, ""), AksClusterOptions())
 
     @property
-    def platform(self) -> Platform:
-        """Which cloud it is."""
-        return "aks"
+    def was_there(self) -> bool:
+        """Whether it is named as `existing`."""
+        return self.existing is not None
+
+    @property
+    def declares_version(self) -> bool:
+        """Unless the cluster was there."""
+        return self.existing is None
+
+    @property
+    def has_node_subnet(self) -> bool:
+        """Whether pools that name none are in one of the cluster's; of a cluster that is there only Azure knows."""
+        network = self.options.network
+        return self.existing is not None or bool(network and network.node_subnet)
 
 
 #: Labels of Magnum's drivers that have a key -> the key (heat up to 2026.1; magnum-cluster-api 0.38.1; magnum-capi-helm 1.4.0).
@@ -462,8 +480,10 @@ _WHICH: Final = "a mapping with name or uuid"
 
 
 @dataclass(frozen=True)
-class MagnumSettings:
+class MagnumSettings(Cluster):
     """A Magnum cluster. Exactly one of `template` (made here) and `template_id` (given) is set in a complete section."""
+
+    platform: ClassVar[str] = "magnum"
 
     name: str = row(
         "The cluster's name.",
@@ -543,9 +563,29 @@ class MagnumSettings:
     options: MagnumOptions = reads(Kind(_magnum_options, ""), MagnumOptions())
 
     @property
-    def platform(self) -> Platform:
-        """Which cloud it is."""
-        return "magnum"
+    def was_there(self) -> bool:
+        """Whether it is named as `existing`."""
+        return self.existing is not None
+
+    @property
+    def taints_by_nfd(self) -> bool:
+        """Whether the driver sets no taints, so that NFD does."""
+        return self.driver in {"magnum-cluster-api", "capi-helm"}
+
+    @property
+    def taints_by_kubelets(self) -> bool:
+        """Whether the driver's kubelets register with taints."""
+        return self.driver == "heat"
+
+    @property
+    def tainted_by(self) -> TaintedBy | None:
+        """Only kubelets of the heat driver register with taints."""
+        return "kubelet" if self.driver == "heat" else None
+
+    @property
+    def brings_operator(self) -> str:
+        """The driver capi-helm installs both with its add-ons."""
+        return "capi-helm" if self.driver == "capi-helm" else ""
 
     @property
     def autoscales(self) -> bool:
@@ -571,8 +611,14 @@ def _content(section: Section, one: Row) -> str | None:
 
 
 @dataclass(frozen=True)
-class ExistingSettings:
+class ExistingSettings(Cluster):
     """A cluster that is there already, reached through a kubeconfig and a context of it."""
+
+    platform: ClassVar[str] = "existing"
+    makes_nodes: ClassVar[bool] = False
+    machines_are_virtual: ClassVar[bool] = False
+    sets_taints: ClassVar[bool] = False
+    containerd_reads_one_file: ClassVar[bool] = False
 
     kubeconfig: str | None = row("Path of a kubeconfig file; by default KUBECONFIG, else ~/.kube/config.", text())
     kubeconfig_content: str | None = row(
@@ -583,17 +629,12 @@ class ExistingSettings:
     context: str | None = row("Context of that file; its current one by default.", text())
 
     @property
-    def platform(self) -> Platform:
-        """Which cloud it is."""
-        return "existing"
+    def was_there(self) -> bool:
+        """Always."""
+        return True
 
 
-ClusterSettings = AksSettings | MagnumSettings | ExistingSettings
-
-
-def was_there(cluster: ClusterSettings) -> bool:
-    """Whether the cluster was there before the stack, and stays when the stack goes."""
-    return isinstance(cluster, ExistingSettings) or cluster.existing is not None
+ClusterSettings = Cluster
 
 
 def parse_cluster(value: object, path: str, problems: Problems, *, complete: bool) -> ClusterSettings | None:
@@ -655,7 +696,7 @@ def _existing_magnum(section: Section) -> MagnumSettings:
 #: Platform -> how a cluster of it is read that is there already.
 _FOUND: Final[Mapping[str, Callable[[Section], ClusterSettings]]] = {"aks": _existing_aks, "magnum": _existing_magnum}
 #: What the cluster section of each platform holds.
-CLUSTERS: Final[Mapping[str, type[ClusterSettings]]] = {
+CLUSTERS: Final[Mapping[str, type[Cluster]]] = {
     "aks": AksSettings,
     "magnum": MagnumSettings,
     "existing": ExistingSettings,

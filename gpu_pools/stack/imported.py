@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def parse_adoption(value: object, path: str, problems: Problems) -> bool:
 
 def check_imported(cluster: ClusterSettings, pools: Sequence[Pool], problems: Problems) -> None:
     """That nothing is to be only held that was never imported."""
-    if not (isinstance(cluster, AksSettings | MagnumSettings) and cluster.existing):
+    if not cluster.adds_pools_only:
         problems.add(
             ADOPTION,
             f"{IMPORTED}, and nothing of this cluster can have been imported",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.reading.fields import Kind, Row, number, one_of, read, read_inner, reads, row, text, texts, whole_number
@@ -15,6 +15,7 @@ from gpu_pools.stack.aks_asked import asked, place_of
 from gpu_pools.stack.aks_pools import AksPoolOptions, pool_options
 from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, ZONES
 from gpu_pools.stack.node_hardware import ALL_MODELS, azure_hardware, declared_hardware
+from gpu_pools.stack.platform import MigOwner, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.stack.pool_section import PoolSection
 
-MigOwner = Literal["operator", "aks"]
 
+#: The image without AppArmor (components of its nodes: microsoft/azurelinux).
+_WITHOUT_APP_ARMOR: Final = "AzureLinux"
 _PASSED_OVER: Final = "capi-helm passes over it (W80)."
 _OPENSTACK: Final = text(OPENSTACK_NAME, OPENSTACK_NAMES)
 
@@ -97,8 +99,10 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class AksPlacement:
+class AksPlacement(Placement):
     """What AKS needs to make the pool."""
+
+    labelled_by: ClassVar[str] = "AKS"
 
     vm_size: str = row(
         "A GPU size, e.g. Standard_NC24ads_A100_v4.",
@@ -151,6 +155,27 @@ class AksPlacement:
     options: AksPoolOptions = reads(Kind(pool_options, ""), AksPoolOptions())
 
     @property
+    def is_spot(self) -> bool:
+        """Whether they are spot VMs."""
+        return self.spot is not None
+
+    @property
+    def machine(self) -> str:
+        """The VM size."""
+        return self.vm_size
+
+    @property
+    def architecture(self) -> str:
+        """The VM size's."""
+        known = azure_sizes.size(self.vm_size)
+        return known.arch if known else ""
+
+    @property
+    def has_app_armor(self) -> bool:
+        """Azure Linux 3 has none."""
+        return self.os_sku != _WITHOUT_APP_ARMOR
+
+    @property
     def asked(self) -> AksPlacement:
         """What Azure is asked for, with what `properties` says in the place of keys: for judging only."""
         properties = self.options.properties
@@ -165,7 +190,7 @@ class AksPlacement:
 
 
 @dataclass(frozen=True)
-class MagnumPlacement:
+class MagnumPlacement(Placement):
     """What Magnum needs to make the node group. `labels` configure Magnum's driver; they do not reach the nodes."""
 
     flavor: str = row(
@@ -193,6 +218,7 @@ class MagnumPlacement:
         change="replaces",
         doc=f"Settings of Magnum's driver for this group; they do not reach nodes. {_PASSED_OVER}",
     )
+    taints_may_come_from_nfd: ClassVar[bool] = True
     docker_volume_size: int | None = row(
         "GiB of the volume for container images.",
         whole_number(1),
@@ -201,17 +227,21 @@ class MagnumPlacement:
         doc=f"GiB of the volume for container images. {_PASSED_OVER}",
     )
 
+    @property
+    def machine(self) -> str:
+        """The flavor."""
+        return self.flavor
+
 
 @dataclass(frozen=True)
-class ExistingPlacement:
+class ExistingPlacement(Placement):
     """Which nodes of an existing cluster make up the pool."""
+
+    selects_nodes: ClassVar[bool] = True
 
     node_selector: Mapping[str, str] = row(
         "Labels that the pool's nodes have, and no other nodes.", Kind(_node_selector, "dict[str, str]"), {}, needed=True
     )
-
-
-Placement = AksPlacement | MagnumPlacement | ExistingPlacement
 
 
 def placed(section: PoolSection) -> tuple[Hardware | None, Placement]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.stack.kubernetes_names import Taint
-    from gpu_pools.stack.placements import Placement
+    from gpu_pools.stack.platform import Placement
 
 DriverOwner = Literal["operator", "preinstalled"]
 #: How a pool is exchanged when something changes that the cloud fixes at creation.

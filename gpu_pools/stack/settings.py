@@ -24,7 +24,6 @@ from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
 from gpu_pools.stack.imported import check_imported, parse_adoption
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
 from gpu_pools.stack.observability import ObservabilitySettings, parse_observability
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.pool_section import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
@@ -145,10 +144,10 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         flavors=flavors,
         problems=problems,
         models=own,
-        magnum_driver=getattr(cluster, "driver", None),
+        magnum_driver=cluster.driver if cluster else None,
         sharing_names=_written(config, "sharing") or None,
         flavor_names=_written(config, "flavors") or None,
-        node_subnet=isinstance(cluster, AksSettings) and _has_subnet(cluster),
+        node_subnet=cluster is not None and cluster.has_node_subnet,
     )
     if context.platform == "magnum":
         _check_flavors(config, problems)
@@ -197,12 +196,6 @@ def _with_metrics(cluster: ClusterSettings | None, observability: ObservabilityS
     if monitoring.metrics is None:
         monitoring = replace(monitoring, metrics=True)
     return replace(cluster, options=replace(cluster.options, monitoring=monitoring))
-
-
-def _has_subnet(cluster: AksSettings) -> bool:
-    """Whether pools that name none lie in one of the cluster's; of a cluster that is there only Azure knows."""
-    network = cluster.options.network
-    return cluster.existing is not None or bool(network and network.node_subnet)
 
 
 def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:
@@ -313,14 +306,14 @@ def _check_sizes(pools: list[Pool], problems: Problems) -> None:
     seen: dict[str, tuple[tuple[str, int], str]] = {}
     for pool in pools:
         hardware, placement = pool.hardware, pool.placement
-        if hardware is None or hardware.known_size or not isinstance(placement, AksPlacement):
+        if hardware is None or hardware.known_size or not placement.machine:
             continue
         has = (hardware.model.key, hardware.gpus)
-        first, path = seen.setdefault(placement.vm_size.lower(), (has, pool.path))
+        first, path = seen.setdefault(placement.machine.lower(), (has, pool.path))
         if first != has:
             problems.add(
                 f"{pool.path}.gpuModel",
-                f"{placement.vm_size} has {has[1]} x {has[0]} here and {first[1]} x {first[0]} in {path}",
+                f"{placement.machine} has {has[1]} x {has[0]} here and {first[1]} x {first[0]} in {path}",
                 allowed="the same of all pools of a size",
                 remedy="Look up what the size has, and write it in both pools.",
             )

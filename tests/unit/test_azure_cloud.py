@@ -16,8 +16,8 @@ from gpu_pools.clouds.azure_versions import default_version
 from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.plan.aks_found import too_old
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.reading.later import Later
 from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.later import Later
 
 if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
