@@ -12,11 +12,11 @@ from pulumi_azure_native import authorization, containerservice
 
 from gpu_pools.plan.aks_found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
 from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.entra import EntraSettings, user_kubeconfig
+from gpu_pools.platforms.aks.existing import ExistingAks
 from gpu_pools.reading.fields import read
 from gpu_pools.reading.section import Section
-from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
-from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 

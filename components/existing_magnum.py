@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_openstack import containerinfra
 
-from gpu_pools.clouds.magnum_answers import AUTOSCALER, is_on
-from gpu_pools.clouds.magnum_found import OWNER_LABEL
-from gpu_pools.stack.clusters import MagnumSettings, parse_cluster
-from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
+from gpu_pools.platforms.known import parse_cluster
+from gpu_pools.platforms.magnum.answers import AUTOSCALER, is_on
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
+from gpu_pools.platforms.magnum.existing import BESIDE, ExistingMagnum
+from gpu_pools.platforms.magnum.found import OWNER_LABEL
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 

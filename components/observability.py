@@ -26,8 +26,8 @@ from gpu_pools.observing.objects import (
 )
 from gpu_pools.observing.prometheus_stack import NAMESPACE, prometheus_stack_values
 from gpu_pools.plan.planned import Plan
+from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.proof.verifier_pods import METRICS_LABEL
-from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import InvalidStackError, Problem

@@ -25,7 +25,6 @@ from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, brought, driver_pod_va
 from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, turn_seconds, turns
 from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.version_steps import operator_step
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.text.nested import at, leaves
 
 if TYPE_CHECKING:
@@ -120,11 +119,7 @@ def upkeep(before: Plan | None, after: Plan, replaced: Collection[str] = ()) -> 
 def _kubernetes(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
     old, new = before.settings.cluster, after.settings.cluster
     names = tuple(pool.name for pool in stay)
-    if (
-        isinstance(old, AksSettings)
-        and isinstance(new, AksSettings)
-        and new.kubernetes_version not in (None, old.kubernetes_version)
-    ):
+    if old.platform == new.platform and new.kubernetes_version not in (None, old.kubernetes_version):
         # Left out it stays what it is: Azure's own default is for new clusters.
         was = old.kubernetes_version or "Azure's own"
         follow = tuple(pool for pool in stay if "orchestratorVersion" not in rolling_options(pool))
@@ -132,7 +127,7 @@ def _kubernetes(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterat
         names = tuple(pool.name for pool in follow)
         happens = " ".join(filter(None, (happens, _skew(before, str(new.kubernetes_version)))))
         yield Upkeep("Kubernetes", was, str(new.kubernetes_version), (), names, "upgraded" if follow else "", happens)
-    if isinstance(old, MagnumSettings) and isinstance(new, MagnumSettings) and _template(old) != _template(new):
+    if old.platform == new.platform and old.template_of_nodes != new.template_of_nodes:
         happens = "Magnum upgrades the cluster in place; in which order, and whether nodes are drained, is its driver's."
         yield Upkeep("the cluster template", "", "", (), names, "upgraded", happens)
 
@@ -159,10 +154,6 @@ def _pool_options(before: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
             old_value, new_value = (str(one.get(key, "as Azure has it")) for one in (was, becomes))
             what = f"{key} of the pool {pool.name}"
             yield Upkeep(what, old_value, new_value, (), (pool.name,), "upgraded", _NODE_BY_NODE)
-
-
-def _template(cluster: MagnumSettings) -> tuple[object, object]:
-    return cluster.template, cluster.template_id
 
 
 def _surge(stay: tuple[PoolPlan, ...]) -> str:

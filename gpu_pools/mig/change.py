@@ -105,7 +105,8 @@ def mode_change_needs(gpu: GpuModel, *, virtual: bool) -> Cost:
     """What switching MIG mode needs.
 
     Ampere needs a reset of the GPU, later ones do not (NVIDIA MIG User Guide, "Enable MIG Mode"). Virtual machines do
-    not allow the reset, so that only a reboot does it (incident R03); nodes of an existing cluster may be virtual or not. Of a model whose architecture nobody tells the costlier is taken.
+    not allow the reset, so that only a reboot does it (incident R03); nodes of an existing cluster may be virtual or not. Of a
+    model whose architecture nobody tells the costlier is taken.
     """
     if gpu.architecture not in {"ampere", ""}:
         return "nothing"

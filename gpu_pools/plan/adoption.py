@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpu_pools.plan.mig_strategy import derived_mig_strategy
+from gpu_pools.platforms.known import platform_of
 from gpu_pools.stack.adoption import OPERATOR
-from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.stack.cluster import Cluster
 from gpu_pools.stack.imported import ADOPTION, IMPORTED
-from gpu_pools.stack.platform import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,16 +56,13 @@ def adoption_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
 
 def check_adopted_groups(settings: Settings, problems: Problems) -> None:
     """What a node group that was made by hand can never get."""
-    if not isinstance(settings.cluster, MagnumSettings) or not settings.verification.startup_taint:
+    problem = platform_of(settings.cluster).adopted_group_problem()
+    if problem is None or not settings.verification.startup_taint:
         return
+    message, allowed, remedy = problem
     for pool in settings.pools:
         if pool.adopted:
-            problems.add(
-                f"{pool.path}.adopted",
-                "true, and the startup taint needs a label of the node group's, which never changes",
-                allowed="groups that the stack makes, or a stack without `verification.startupTaint`",
-                remedy="Leave `startupTaint` out; the deploy still waits until the nodes have passed.",
-            )
+            problems.add(f"{pool.path}.adopted", message, allowed=allowed, remedy=remedy)
 
 
 def adopted_warnings(pool: Pool, settings: Settings) -> Iterator[str]:

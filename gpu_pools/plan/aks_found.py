@@ -1,7 +1,7 @@
 """An AKS cluster as it was found, and what of a stack does not go together with it. Pure: what was read comes in.
 
 Azure would refuse all of this, some of it minutes into a deploy. Not here: reading it (components/existing_aks.py); quotas, sizes
-and zones of the region (gpu_pools/clouds/azure_cloud.py).
+and zones of the region (gpu_pools/platforms/aks/cloud.py).
 Sources: azure-aks-docs at fb060abe (create-node-pools, start-stop-cluster, upgrade-aks-control-plane); Azure's answers to others,
 as sandbox/clouds/azure_networks.py names them.
 """
@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.clouds.aks_together import check_aks
-from gpu_pools.clouds.azure_versions import OLDEST_FOR_IMAGE, numbers
 from gpu_pools.plan.checks import driver_of
 from gpu_pools.plan.mps_support import too_old_for_signal
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.aks.together import check_aks
+from gpu_pools.platforms.aks.versions import OLDEST_FOR_IMAGE, numbers
 from gpu_pools.reading.later import Later
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
-from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import Problem, Problems, show
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _reserved(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
 
 
 def _provisioned(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
-    """As gpu_pools/clouds/aks_together.py says it of a new cluster; an autoscaled pool shows that both may be."""
+    """As gpu_pools/platforms/aks/together.py says it of a new cluster; an autoscaled pool shows that both may be."""
     if pool.autoscaled and found.provisions and not any(one.autoscaled for one in found.pools):
         yield Problem(
             f"{pool.path}.nodes",

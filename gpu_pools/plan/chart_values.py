@@ -10,7 +10,7 @@ from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.plan.driver_upgrades import upgrade_policy
 from gpu_pools.rendering.dcgm_exporter import exporter_values
 from gpu_pools.rendering.node_leaving import hook_objects
-from gpu_pools.stack.platform import Cluster
+from gpu_pools.stack.cluster import Cluster
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.clouds.aks_together import check_aks
-from gpu_pools.clouds.magnum_drivers import check_magnum_drivers, scales_groups
 from gpu_pools.plan.memory_budget import check_memory
 from gpu_pools.plan.mig_strategy import check_mig_strategy
+from gpu_pools.platforms.known import platform_of
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal, tainted_by
 from gpu_pools.sharing.mode import PoolUse
-from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
@@ -49,17 +47,8 @@ def check_together(settings: Settings, problems: Problems) -> None:
     _check_mig_owners(settings, problems)
     check_mig_strategy(settings, problems)
     _check_selectors(settings, problems)
-    check_aks(settings, problems)
-    check_magnum_drivers(settings, problems)
-    if settings.cluster.platform == "magnum":
-        for pool in settings.pools:
-            if pool.name in {"default-worker", "default-master"}:
-                problems.add(
-                    f"{pool.path}.name",
-                    f'"{pool.name}" is a node group that Magnum makes itself',
-                    allowed="any other name",
-                    remedy="Rename the pool; Magnum would answer that the node group exists already.",
-                )
+    drivers = {pool.name: driver_of(pool, settings) for pool in settings.pools}
+    platform_of(settings.cluster).check(settings, drivers, problems)
 
 
 def driver_of(pool: Pool, settings: Settings) -> str:
@@ -111,25 +100,14 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settin
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/mig-* is judged unready (C04)"
     if sharing.replication and sharing.replication.rename_by_default:
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/gpu.shared is judged unready (C04)"
-    if pool.min_nodes == 0:
-        yield from _from_zero(settings)
+    if pool.min_nodes == 0 and (warning := platform_of(settings.cluster).scaling_from_zero(settings.cluster)):
+        yield warning
     yield from _early_pods(pool, sharing, settings)
 
 
 def _early_pods(pool: Pool, sharing: Sharing, settings: Settings) -> Iterator[str]:
     if sharing.partitioned and mig_owner(pool) == "operator" and not settings.verification.startup_taint:
         yield f"new nodes advertise whole GPUs until MIG is applied, and pods may start too early (C06): {_waiting(settings)}"
-
-
-def _from_zero(settings: Settings) -> Iterator[str]:
-    cluster = settings.cluster
-    if not isinstance(cluster, MagnumSettings):
-        yield "scaling from zero: until a node lives, pods can select only by labels declared on the pool (C03)"
-    elif scales_groups(cluster):
-        yield (
-            f"scaling from zero: the driver {cluster.driver} tells the autoscaler of no GPU, so no pod that requests one starts "
-            "the first node (W88): write `min: 1`"
-        )
 
 
 def _waiting(settings: Settings) -> str:

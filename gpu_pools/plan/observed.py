@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.rendering.dcgm_exporter import INTERVAL, RESOURCE_NAMES, VIRTUAL_GPUS
 from gpu_pools.stack.adoption import OPERATOR
-from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import show
 
@@ -85,7 +85,7 @@ def check_observability(settings: Settings, problems: Problems) -> None:
 def _check_azure(settings: Settings, problems: Problems) -> None:
     """What only AKS has, and what of it is a cluster's own."""
     cluster, azure = settings.cluster, settings.observability.azure
-    if not isinstance(cluster, AksSettings):
+    if not isinstance(cluster, AksSettings):  # what follows are keys of AKS's own section
         problems.add(
             f"{PATH}.to",
             f"azure, and the platform is {cluster.platform}: the add-on that reads for it is AKS's",

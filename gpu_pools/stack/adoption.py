@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpu_pools.stack.charts import NfdSettings, OperatorSettings
-    from gpu_pools.stack.clusters import ClusterSettings
+    from gpu_pools.stack.cluster import Cluster
     from gpu_pools.stack.pools import Pool
     from gpu_pools.text.errors import Problems
 
@@ -42,7 +42,7 @@ REMEDY: Final = (
 _ADD_ONS: Final = {OPERATOR: "NVIDIA's GPU operator", NFD: "Node Feature Discovery"}
 
 
-def check_who_installs(cluster: ClusterSettings, operator: OperatorSettings, nfd: NfdSettings, problems: Problems) -> None:
+def check_who_installs(cluster: Cluster, operator: OperatorSettings, nfd: NfdSettings, problems: Problems) -> None:
     """That a stack on capi-helm says whether the operator and NFD are there already; planning does not need to know."""
     if not cluster.brings_operator:
         return
@@ -57,7 +57,7 @@ def check_who_installs(cluster: ClusterSettings, operator: OperatorSettings, nfd
             )
 
 
-def check_adopted_pools(cluster: ClusterSettings, pools: Sequence[Pool], problems: Problems) -> None:
+def check_adopted_pools(cluster: Cluster, pools: Sequence[Pool], problems: Problems) -> None:
     """That only pools are called adopted that somebody else can have made: those of a cluster that was there."""
     if cluster.adds_pools_only:
         return

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gpu_pools import stack
-from gpu_pools.stack import azure_types, charts, fields
+from gpu_pools.platforms.aks import azure_types
+from gpu_pools.reading import fields
+from gpu_pools.stack import charts
 from gpu_pools.stack.settings import KEYS
 from gpu_pools.text.errors import Problems
 from policies.rules import RULES

@@ -21,7 +21,8 @@ from gpu_pools.plan.placing import (
     node_group_labels,
     rule_name,
 )
-from gpu_pools.stack.clusters import NODE_GROUP_LABELS, ExistingSettings, MagnumSettings
+from gpu_pools.platforms.existing.cluster import ExistingSettings
+from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS, MagnumSettings
 from sandbox.system.patience import Patience
 from tests.patience import scaled
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of

@@ -23,8 +23,8 @@ from gpu_pools.plan.placing import (
     pool_selector,
 )
 from gpu_pools.plan.table import plan_table
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from gpu_pools.rendering.startup_taint import admission_binding_spec, admission_policy_spec
-from gpu_pools.stack.clusters import MagnumSettings
 from tests.unit.golden import FOLDER, golden
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, aks, existing, magnum, plan_of
 
