@@ -6,6 +6,7 @@ preview of somebody who has not logged in knows nothing of the cluster, and warn
 
 import base64
 from collections.abc import Mapping
+from typing import cast
 
 import pulumi
 from pulumi_azure_native import authorization, containerservice
@@ -106,8 +107,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
 
     def _check(self, stack: Settings, found: FoundCluster, generations: Mapping[str, str] | None) -> None:
         """Hold the stack against the cluster and the rest of Azure, and tell all problems at once."""
-        cluster = stack.cluster
-        assert isinstance(cluster, AksSettings)  # noqa: S101 - who is here has one
+        cluster = cast("AksSettings", stack.cluster)
         if problems := [*check_found(stack, found, stack_owner()), *problems_of(cluster, self, stack, generations)]:
             raise InvalidStackError(problems)
 

@@ -7,6 +7,7 @@ state: Magnum keeps none, and signs another certificate for whoever asks, so tha
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import pulumi
 from pulumi_openstack import containerinfra
@@ -125,8 +126,7 @@ def _settings(what: str, args: ExistingMagnumClusterArgs) -> MagnumSettings:
     section: dict[str, object] = {"platform": "magnum", **beside, "existing": keys}
     settings = parse_cluster(section, what, problems, complete=True)
     problems.raise_if_any()
-    assert isinstance(settings, MagnumSettings)  # noqa: S101 - the platform says so
-    return settings
+    return cast("MagnumSettings", settings)
 
 
 def _found(what: str, named: str, parent: pulumi.Resource) -> _Found | None:

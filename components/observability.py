@@ -132,8 +132,8 @@ class Observability(pulumi.ComponentResource):
         # Loaded only where it is used: no other target needs Azure's SDK.
         from ._azure_monitor import AzureCluster, azure_monitor  # noqa: PLC0415
 
-        cluster = plan.settings.cluster
-        assert isinstance(cluster, AksSettings)  # noqa: S101 - all else is refused with the plan
+        # Whatever else is refused with the plan.
+        cluster = cast("AksSettings", plan.settings.cluster)
         there = cluster.existing
         given = AzureCluster(
             name=args.get("cluster_name") or (there.name if there else cluster.name),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.platforms.aks.changes import SYSTEM_POOL
-from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.aks.placement import AksPlacement, placement_of
 from gpu_pools.reading.later import Later
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def machines(cluster: AksSettings, pools: Sequence[Pool], made: MadeCluster | No
     if cluster.existing is None and cluster.name and cluster.system_pool.vm_size:
         yield _system(cluster)
     for pool in pools:
-        if isinstance(pool.placement, AksPlacement) and pool.placement.vm_size:
-            yield _of_pool(pool, pool.placement, cluster, made)
+        if placement_of(pool).vm_size:
+            yield _of_pool(pool, placement_of(pool), cluster, made)
 
 
 def _system(cluster: AksSettings) -> Machines:

@@ -16,16 +16,16 @@ Each rule names its sources. AgentBaker is Azure/AgentBaker at 06836ee2, the doc
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.platforms.aks.cluster import AksSettings
-from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.aks.placement import AksPlacement, placement_of
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from gpu_pools.platforms.aks.cluster import AksSettings
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
@@ -59,15 +59,12 @@ def check_node_boot(settings: Settings, drivers: Mapping[str, str], problems: Pr
         drivers: pool -> who installs its driver.
         problems: are added to.
     """
-    cluster = settings.cluster
-    if not isinstance(cluster, AksSettings):
-        return
+    cluster = cast("AksSettings", settings.cluster)
     for pool in settings.pools:
-        if not isinstance(pool.placement, AksPlacement):
-            continue
+        placement = placement_of(pool)
         if drivers[pool.name] == "preinstalled":
-            _check_driver(pool, pool.placement, problems)
-        _check_tags(pool, pool.placement, cluster, drivers[pool.name], problems)
+            _check_driver(pool, placement, problems)
+        _check_tags(pool, placement, cluster, drivers[pool.name], problems)
 
 
 def _check_driver(pool: Pool, placement: AksPlacement, problems: Problems) -> None:
@@ -120,10 +117,8 @@ def node_boot_warnings(pool: Pool, settings: Settings, driver: str) -> Iterator[
         settings: of the stack.
         driver: who installs its driver.
     """
-    cluster = settings.cluster
-    if not isinstance(pool.placement, AksPlacement) or not isinstance(cluster, AksSettings):
-        return
-    placement = pool.placement.asked
+    cluster = cast("AksSettings", settings.cluster)
+    placement = placement_of(pool).asked
     image, size = placement.os_sku or "Ubuntu", azure_sizes.size(placement.vm_size)
     if image.startswith("AzureLinux") and size and size.gpu_model == _A10:
         yield (
@@ -147,7 +142,7 @@ def node_boot_warnings(pool: Pool, settings: Settings, driver: str) -> Iterator[
 
 def _mixed_releases(settings: Settings, cluster: AksSettings) -> Iterator[str]:
     """The operator's driver images are for one release of Ubuntu each, and it takes that of one node for all (C21)."""
-    placements = [pool.placement.asked for pool in settings.pools if isinstance(pool.placement, AksPlacement)]
+    placements = [placement_of(pool).asked for pool in settings.pools]
     images = {placement.os_sku or "Ubuntu" for placement in placements}
     releases = _releases(images, cluster.kubernetes_version)
     if len(releases) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.platforms.aks.asked import asked, place_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.stack.kubernetes_names import Taint
     from gpu_pools.stack.platform_reader import PoolSection
+    from gpu_pools.stack.pools import Pool
 
 #: The image without AppArmor (components of its nodes: microsoft/azurelinux).
 _WITHOUT_APP_ARMOR: Final = "AzureLinux"
@@ -165,3 +166,8 @@ def place(section: PoolSection) -> tuple[Hardware | None, AksPlacement]:
     """Read the platform's part of a pool; the hardware is None where it cannot be told, which is then a problem."""
     placement = read(AksPlacement, section)
     return azure_hardware(section, placement.gpu_model, placement.gpus_per_node, section.context.models), placement
+
+
+def placement_of(pool: Pool) -> AksPlacement:
+    """Return where a pool's nodes come from, of a stack on this platform: such a stack has no other pools."""
+    return cast("AksPlacement", pool.placement)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from gpu_pools.platforms.aks import labels
 from gpu_pools.platforms.aks.cluster import AksSettings, read_existing
@@ -77,12 +77,13 @@ class Aks(Platform[AksSettings]):
 
     def with_metrics(self, cluster: Cluster) -> Cluster:
         """Switch the add-on on that Azure's Managed Prometheus needs; `false` is refused with the plan."""
-        if not isinstance(cluster, AksSettings) or cluster.existing:
-            return cluster
-        monitoring = cluster.options.monitoring or Monitoring()
+        aks = cast("AksSettings", cluster)
+        if aks.existing:
+            return aks
+        monitoring = aks.options.monitoring or Monitoring()
         if monitoring.metrics is None:
             monitoring = replace(monitoring, metrics=True)
-        return replace(cluster, options=replace(cluster.options, monitoring=monitoring))
+        return replace(aks, options=replace(aks.options, monitoring=monitoring))
 
     def check(self, settings: Settings, drivers: Mapping[str, str], problems: Problems) -> None:
         """Add what Azure refuses, some of it minutes into a deploy."""
@@ -91,7 +92,9 @@ class Aks(Platform[AksSettings]):
 
     def cluster_warnings(self, settings: Settings) -> Iterator[str]:
         """Yield what of the cluster's own request works with a catch."""
-        yield from aks_cluster_warnings(settings.cluster, metrics_have_a_way=settings.observability.azure_reads)
+        yield from aks_cluster_warnings(
+            cast("AksSettings", settings.cluster), metrics_have_a_way=settings.observability.azure_reads
+        )
 
     def pool_warnings(self, pool: Pool, sharing: Sharing, settings: Settings, driver: str) -> Iterator[str]:
         """Yield what of a pool's machines and options works with a catch."""

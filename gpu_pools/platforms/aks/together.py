@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.platforms.aks.azure_types import unlisted
 from gpu_pools.platforms.aks.changes import WIDEST_SKEW
-from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.network import Network
 from gpu_pools.platforms.aks.options import MOVING_CHANNELS
-from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.aks.placement import AksPlacement, placement_of
 from gpu_pools.reading.later import Later
 from gpu_pools.text.nested import at
 
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_pools.hardware.azure_sizes import AzureSize
+    from gpu_pools.platforms.aks.cluster import AksSettings
     from gpu_pools.sharing.mode import Sharing
-    from gpu_pools.stack.cluster import Cluster
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
@@ -36,20 +35,19 @@ _CLUSTER: Final = "gpu-pools:cluster"
 
 def check_aks(settings: Settings, problems: Problems) -> None:
     """What pools and cluster ask for that does not go together."""
-    cluster = settings.cluster
+    cluster = cast("AksSettings", settings.cluster)
     # Of the cluster of a pool that is used alone nothing is known.
-    if not isinstance(cluster, AksSettings) or not cluster.name:
+    if not cluster.name:
         return
     cluster = replace(cluster, options=cluster.options.asked)
     for pool in settings.pools:
-        if isinstance(pool.placement, AksPlacement):
-            placement = pool.placement.asked
-            _check_provisioning(pool, cluster, problems)
-            _check_version(pool, placement, cluster, problems)
-            # Network and identity of a cluster that is there are known once it is read (gpu_pools/plan/aks_found.py).
-            if cluster.existing is None:
-                _check_subnets(pool, placement, cluster, problems)
-                _check_identity(pool, placement, cluster, problems)
+        placement = placement_of(pool).asked
+        _check_provisioning(pool, cluster, problems)
+        _check_version(pool, placement, cluster, problems)
+        # Network and identity of a cluster that is there are known once it is read (gpu_pools/plan/aks_found.py).
+        if cluster.existing is None:
+            _check_subnets(pool, placement, cluster, problems)
+            _check_identity(pool, placement, cluster, problems)
 
 
 def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
@@ -60,9 +58,7 @@ def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
         sharing: its declaration.
         driver: who installs its driver.
     """
-    if not isinstance(pool.placement, AksPlacement):
-        return
-    placement = pool.placement.asked
+    placement = placement_of(pool).asked
     if size := azure_sizes.size(placement.vm_size):
         yield from _size_warnings(size, sharing, driver)
     yield from unlisted(placement.options.properties, "AgentPool", "properties")
@@ -73,14 +69,14 @@ def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
         )
 
 
-def aks_cluster_warnings(cluster: Cluster, *, metrics_have_a_way: bool = False) -> Iterator[str]:
+def aks_cluster_warnings(cluster: AksSettings, *, metrics_have_a_way: bool = False) -> Iterator[str]:
     """What of a cluster's own request works with a catch, or cannot be told before the deploy.
 
     Args:
         cluster: of the stack.
         metrics_have_a_way: whether the stack makes what sends them on: endpoint, rule and association.
     """
-    if isinstance(cluster, AksSettings) and cluster.existing is None:
+    if cluster.existing is None:
         cluster = replace(cluster, options=cluster.options.asked)
         yield from _logs(cluster)
         monitoring = cluster.options.monitoring

@@ -22,7 +22,7 @@ from gpu_pools.platforms.magnum.drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.platforms.magnum.found import judge_found, notes_on_found
 from gpu_pools.platforms.magnum.generations import as_declared, judge_third
 from gpu_pools.platforms.magnum.living import judge_living
-from gpu_pools.platforms.magnum.placement import MagnumPlacement
+from gpu_pools.platforms.magnum.placement import placement_of
 from gpu_pools.platforms.magnum.scaling import judge_scaling
 from gpu_pools.reading.later import Later
 from gpu_pools.text.errors import Problems, show
@@ -75,9 +75,8 @@ def _of_cluster(cluster: MagnumSettings) -> Iterator[tuple[Kind, str | None, str
 
 def _of_pools(pools: Sequence[Pool]) -> Iterator[tuple[Kind, str | None, str]]:
     for pool in pools:
-        if isinstance(pool.placement, MagnumPlacement):
-            yield "flavor", pool.placement.flavor, f"{pool.path}.flavor"
-            yield "image", pool.placement.image, f"{pool.path}.image"
+        yield "flavor", placement_of(pool).flavor, f"{pool.path}.flavor"
+        yield "image", placement_of(pool).image, f"{pool.path}.image"
 
 
 def judge(
@@ -272,5 +271,5 @@ def _new_machines(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum
     for pool in pools:
         group = magnum.groups.get(pool.name)
         more = pool.min_nodes - group.nodes if group else pool.first_nodes
-        if isinstance(pool.placement, MagnumPlacement) and more > 0:
-            yield more, pool.placement.flavor
+        if more > 0:
+            yield more, placement_of(pool).flavor

@@ -15,15 +15,15 @@ magnum provider (kubernetes/autoscaler) has node groups found by role, which tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from gpu_pools.platforms.magnum.labels import unlisted
-from gpu_pools.platforms.magnum.placement import MagnumPlacement
+from gpu_pools.platforms.magnum.placement import MagnumPlacement, placement_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpu_pools.platforms.magnum.cluster import MagnumSettings
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
@@ -36,18 +36,14 @@ WORKER_LIMITS: Final = ("min_node_count", "max_node_count")
 
 def check_magnum_drivers(settings: Settings, problems: Problems) -> None:
     """What the stack's driver would refuse once Magnum has accepted it."""
-    cluster = settings.cluster
-    if not isinstance(cluster, MagnumSettings):
-        return
+    cluster = cast("MagnumSettings", settings.cluster)
     _check_network_driver(cluster, problems)
     _check_fewest_nodes(cluster, settings, problems)
 
 
 def magnum_driver_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     """What of a pool the stack's driver does not look at; with the first pool, what the cluster leaves to chance."""
-    cluster, placement = settings.cluster, pool.placement
-    if not isinstance(cluster, MagnumSettings) or not isinstance(placement, MagnumPlacement):
-        return
+    cluster, placement = cast("MagnumSettings", settings.cluster), placement_of(pool)
     unsaid = cluster.driver == "magnum-cluster-api" and cluster.template and cluster.template.network_driver is None
     if unsaid and pool is settings.pools[0]:
         yield "no networkDriver is written: the driver fails on flannel, Magnum's own choice where its operators made none (W81)"

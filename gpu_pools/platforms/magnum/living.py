@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.hardware.operands import parse_version
 from gpu_pools.platforms.judgement import Unread
 from gpu_pools.platforms.magnum.answers import matching
-from gpu_pools.platforms.magnum.placement import MagnumPlacement
+from gpu_pools.platforms.magnum.placement import placement_of
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _judge_upgrade(
 
 def _habit(cluster: MagnumSettings, pools: Sequence[Pool]) -> str:
     """What the driver does besides: vexxhost's upgrade_cluster writes the template's image into every node group."""
-    own = [pool.name for pool in pools if isinstance(pool.placement, MagnumPlacement) and pool.placement.image]
+    own = [pool.name for pool in pools if placement_of(pool).image]
     if cluster.driver == "heat":
         return " A heat driver since Magnum 18 (2024.1) refuses that."
     if cluster.driver == "magnum-cluster-api" and own:
@@ -240,8 +240,8 @@ def _kept(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum) -> Ite
         return
     says = magnum.made_of.says
     for pool in pools:
-        group, placement = magnum.groups.get(pool.name), pool.placement
-        if group is None or not isinstance(placement, MagnumPlacement):
+        group, placement = magnum.groups.get(pool.name), placement_of(pool)
+        if group is None:
             continue
         for key, written, has in (
             ("image", placement.image, group.image),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from gpu_pools.platforms.magnum.cluster import OPENSTACK_NAME, OPENSTACK_NAMES
 from gpu_pools.reading.fields import Kind, Row, read, row, text, texts, whole_number
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.stack.platform_reader import PoolSection
+    from gpu_pools.stack.pools import Pool
 
 _PASSED_OVER: Final = "capi-helm passes over it (W80)."
 _OPENSTACK: Final = text(OPENSTACK_NAME, OPENSTACK_NAMES)
@@ -80,3 +81,8 @@ def place(section: PoolSection) -> tuple[Hardware | None, MagnumPlacement]:
     placement = read(MagnumPlacement, section)
     flavor = section.context.flavors.get(placement.flavor)
     return flavor.hardware if flavor else None, placement
+
+
+def placement_of(pool: Pool) -> MagnumPlacement:
+    """Return where a pool's nodes come from, of a stack on this platform: such a stack has no other pools."""
+    return cast("MagnumPlacement", pool.placement)
