@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from gpu_pools.plan.placing import (
     FEATURES_FOLDER,
     labeller_daemon_set_spec,
@@ -23,7 +22,7 @@ from gpu_pools.plan.placing import (
     rule_name,
 )
 from gpu_pools.platforms.existing.cluster import ExistingSettings
-from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS, MagnumSettings
+from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS, MagnumDriver, MagnumSettings
 from sandbox.system.patience import Patience
 from tests.patience import scaled
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
@@ -112,17 +111,12 @@ class TestNodeGroupLabels:
 
     def test_the_users_kubelet_options_are_kept(self) -> None:
         planned = pool_of(magnum({**TAINTED, "nodeGroupLabels": {"kubelet_options": "--v=2"}}))
-        assert
-        node_group_labels(planned, MagnumSettings(driver="heat"))["kubelet_options"].startswith("--v=2 --register-with-taints=")
+        labels = node_group_labels(planned, MagnumSettings(driver="heat"))
+        assert labels["kubelet_options"].startswith("--v=2 --register-with-taints=")
 
-    @pytest.mark.parametrize("driver", ["magnum-cluster-api", "capi-helm",
-    None])
-    def test_no_kubelet_options_with_other_drivers(self, driver:
-    str | None) -> None:
-        assert node_group_labels(pool_of(magnum(TAINTED)),
-        MagnumSettings(driver=driver))
-        ==
-        {}
+    @pytest.mark.parametrize("driver", ["magnum-cluster-api", "capi-helm", None])
+    def test_no_kubelet_options_with_other_drivers(self, driver: MagnumDriver | None) -> None:
+        assert node_group_labels(pool_of(magnum(TAINTED)), MagnumSettings(driver=driver)) == {}
 
 
 class TestLabeller:
