@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.conformance.reals import keep_aside
 from tests.examples import TIMES, examples
+from tests.nights import leave_to_the_nights
 from tests.spread import Spread, put_slowest_first
 from tests.tiers import ALL
 
@@ -45,8 +46,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> Sprea
     return Spread(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+# Before pytest itself chooses by marks.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What is for the nights is left out by day, and says why. The slowest files begin."""
+    leave_to_the_nights(items)
     put_slowest_first(items)
     for item in items:
         night = item.get_closest_marker("night")

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from tests.nights import NIGHTS
 from tests.patience import scaled
 from tests.tiers import one_of_each, these
 
@@ -103,13 +104,20 @@ KINDS: Final = {
 }
 
 
+def _collected(marks: str) -> list[str]:
+    """The names of the tests in these folders that have such marks."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0", "-m", marks]
+    done = subprocess.run(
+        [*command, *FOLDERS, "tests/observing"], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=scaled(300)
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
 @pytest.fixture(scope="module")
 def fast() -> list[str]:
     """The names of the tests in these folders that `make test` runs."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not sweep"]
-    done = subprocess.run([*command, *FOLDERS], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=scaled(300))
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [line for line in done.stdout.splitlines() if "::" in line]
+    return _collected("not sweep")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,3 +184,13 @@ def test_what_is_named_is_a_case() -> None:
 def test_of_many_cases_the_first_are_for_the_day() -> None:
     marks = [{mark.name for mark in one.marks} for one in these(["a", "b", "c"], ["a"], by_day=2)]
     assert marks == [set(), {"sweep"}, {"sweep", "night"}]
+
+
+def test_each_file_of_the_nights_is_there_and_shows_its_kind_by_day(fast: list[str]) -> None:
+    by_day = [*fast, *_collected("sweep and not night")]
+    files = {name.partition("::")[0] for name in by_day}
+    for file, night in NIGHTS.items():
+        assert (PROJECT / file).is_file()
+        assert night.by_day in files
+        assert (file in files) == (night.by_day == file)
+        assert all(any(name.startswith(file) and part in name for name in by_day) for part in night.keeps)
