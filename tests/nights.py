@@ -41,7 +41,7 @@ NIGHTS: Final = {
     f"{_ENGINE}/test_magnum_existing.py": Night(f"{_ENGINE}/test_aks_existing.py"),
     f"{_ENGINE}/test_magnum_options.py": Night(f"{_ENGINE}/test_platforms.py"),
     f"{_ENGINE}/test_magnum_scaling.py": Night(f"{_ENGINE}/test_platforms.py"),
-    f"{_ENGINE}/test_observed.py": Night("tests/observing/test_scraped.py"),
+    f"{_ENGINE}/test_observed.py": Night("tests/observing/test_rules.py"),
     f"{_ENGINE}/test_packages.py": Night(f"{_ENGINE}/test_packages.py"),
     f"{_ENGINE}/test_real_node_mps.py": Night(f"{_ENGINE}/test_mps.py"),
     f"{_ENGINE}/test_rollout_aks.py": Night(f"{_ENGINE}/test_rollout.py"),
