@@ -1,4 +1,4 @@
-"""The types of the clusters' and pools' arguments.
+"""The types of the arguments of clusters, pools and a stack file's other sections.
 
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
@@ -959,6 +959,25 @@ class NamedPoolArgs(TypedDict):
     """GiB of the volume for container images."""
     node_selector: NotRequired[dict[str, str]]
     """Labels that the pool's nodes have, and no other nodes."""
+
+
+class VerificationSectionArgs(TypedDict):
+    """A stack file's section `verification`: of the nodes, after a deploy."""
+
+    enabled: NotRequired[bool]
+    """Whether nodes are verified; true where the section is there."""
+    deadline_seconds: NotRequired[int]
+    """How long a node may take to become what was declared."""
+    interval_seconds: NotRequired[int]
+    """Between two assertions afterwards."""
+    startup_taint: NotRequired[bool]
+    """Whether new nodes register with a taint that goes once they have passed."""
+    image: NotRequired[str]
+    """Python 3.11 or newer, by digest."""
+    smoke_test: NotRequired[bool]
+    """Whether pods use each pool after its nodes were verified."""
+    smoke_test_image: NotRequired[str]
+    """A shell, and a CUDA program /cuda-samples/sample."""
 
 
 if TYPE_CHECKING:

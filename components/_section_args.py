@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import pulumi
 
-from ._args import Cluster, DriverUpgradeArgs, FlavorArgs, NamedPool
+from ._args import Cluster, DriverUpgradeArgs, FlavorArgs, NamedPool, VerificationSectionArgs
 from ._sharing_args import SharingArgs
 
 
@@ -60,25 +60,6 @@ class NodeFeatureDiscoverySectionArgs(TypedDict):
     """Values of the chart, merged last."""
     marker_image: NotRequired[str]
     """Image of the labellers; it needs sh."""
-
-
-class VerificationSectionArgs(TypedDict):
-    """A stack file's section `verification`: of the nodes, after a deploy."""
-
-    enabled: NotRequired[bool]
-    """Whether nodes are verified; true where the section is there."""
-    deadline_seconds: NotRequired[int]
-    """How long a node may take to become what was declared."""
-    interval_seconds: NotRequired[int]
-    """Between two assertions afterwards."""
-    image: NotRequired[str]
-    """Python 3.11 or newer, by digest."""
-    startup_taint: NotRequired[bool]
-    """Whether new nodes register with a taint that goes once they have passed."""
-    smoke_test: NotRequired[bool]
-    """Whether pods use each pool after its nodes were verified."""
-    smoke_test_image: NotRequired[str]
-    """A shell, and a CUDA program /cuda-samples/sample."""
 
 
 class PrometheusStackArgs(TypedDict):

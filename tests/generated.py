@@ -40,6 +40,7 @@ from gpu_pools.stack.observability import ObservabilitySettings
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
 from gpu_pools.stack.rollout import Rollout, RolloutWindow
+from gpu_pools.stack.verification import VerificationSettings
 from tests.azure_native_types import types as azure_types
 from tests.conformance import suites as conformance
 
@@ -55,7 +56,7 @@ PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
 AZURE: Final = ROOT / "gpu_pools" / "stack" / "azure_native.json"
 REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
 
-_HEAD: Final = '''"""The types of the clusters' and pools' arguments.
+_HEAD: Final = '''"""The types of the arguments of clusters, pools and a stack file's other sections.
 
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
@@ -209,6 +210,12 @@ TYPES: Final = (
         lacks=("sharing",),
         more=(Row("sharing", "The name of a declaration.", Kind(flag().read, "str"), needed=True),),
     ),
+    Args(
+        "VerificationSectionArgs",
+        "A stack file's section `verification`: of the nodes, after a deploy.",
+        (VerificationSettings,),
+        "all",
+    ),
 )
 
 
@@ -256,7 +263,13 @@ def _name(settings: type) -> str:
 def reference_text() -> str:
     """docs/reference/stack.md, with its tables as the rows are."""
     text = REFERENCE.read_text(encoding="utf-8")
-    tables = {"cluster": _cluster(), "pools": _pools(), "gpuModels": _models(), "observability": _observability()}
+    tables = {
+        "cluster": _cluster(),
+        "pools": _pools(),
+        "gpuModels": _section({"": DeclaredModel, "mig.": DeclaredMig, "mig.profiles.<name>.": DeclaredProfile}),
+        "observability": _section({"": ObservabilitySettings}),
+        "verification": _section({"": VerificationSettings}),
+    }
     for mark, lines in tables.items():
         before, start, rest = text.partition(f"<!-- {mark}: written by python -m tests.generated -->\n")
         _, end, after = rest.partition("<!-- end -->\n")
@@ -265,12 +278,6 @@ def reference_text() -> str:
 
 
 _COLUMNS: Final = ("| key | platform | meaning | sets | a change |", "|---|---|---|---|---|")
-
-
-def _observability() -> Iterator[str]:
-    yield from ("| key | meaning |", "|---|---|")
-    for row in rows(ObservabilitySettings):
-        yield f"| `{row.key}` | {_meaning(row, '')} |"
 
 
 def _cluster() -> Iterator[str]:
@@ -296,11 +303,11 @@ def _pools() -> Iterator[str]:
             yield from _lines(settings, (platform,))
 
 
-def _models() -> Iterator[str]:
-    """A model's keys, those of its MIG, and those of each profile."""
+def _section(settings: Mapping[str, type]) -> Iterator[str]:
+    """The keys of a section that is the same on every platform: what stands before a key -> the class whose rows they are."""
     yield from ("| key | meaning |", "|---|---|")
-    for settings, above in ((DeclaredModel, ""), (DeclaredMig, "mig."), (DeclaredProfile, "mig.profiles.<name>.")):
-        for row in rows(settings):
+    for above, one in settings.items():
+        for row in rows(one):
             yield f"| `{above}{row.key}` | {_meaning(row, '')} |"
 
 

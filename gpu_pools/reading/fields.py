@@ -157,6 +157,16 @@ def text(pattern: str = "", allowed: str = "", remedy: str = "") -> Kind:
     return Kind(read_text, "str")
 
 
+def image_name(example: str) -> Kind:
+    """The name of an image with its tag or digest."""
+    return Kind(lambda section, one: section.image(one.key, example=example), "str")
+
+
+def pinned_image(example: str) -> Kind:
+    """The name of an image with its digest; the example has none."""
+    return Kind(lambda section, one: section.pinned_image(one.key, example=example), "str")
+
+
 def one_of(choices: Sequence[str], remedy: str = "") -> Kind:
     """One of some texts."""
     return Kind(lambda section, one: section.text(one.key, required=one.needed, choices=choices, remedy=remedy), "str")

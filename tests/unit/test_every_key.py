@@ -151,6 +151,8 @@ _PROXIES: Final = (
     ["ftp://p", "http://user@p", "http://p/path", "http://", f"http://{'p' * 249}"],
 )
 _GUIDS: Final = ([GUID, GUID.upper()], [GUID[1:], GUID.replace("-", ""), f"{GUID}0", "g" + GUID[1:]])
+_PINNED: Final = f"python:3.11@sha256:{'a' * 64}"
+_IMAGES: Final = ([_PINNED, "registry.example.com:5000/a/b:1.0"], ["python", "python:", "py thon:3.12", "@sha256:ab"])
 _DELAYS: Final = (
     *("newPodScaleUpDelay", "scaleDownDelayAfterAdd", "scaleDownDelayAfterDelete", "scaleDownDelayAfterFailure"),
     *("scaleDownUnneededTime", "scaleDownUnreadyTime", "scanInterval"),
@@ -202,6 +204,8 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     ),
     "pools.Minimum.cuda": (["12.8", "13.0"], ["12", "12.8.1", "v12.8"]),
     "pools.Minimum.driver": (["570.124.06", "570.124", "570"], ["v570", "570.", "570,1"]),
+    "verification.VerificationSettings.image": ([_PINNED], ["python:3.12", _PINNED[:-1], _PINNED.replace("256", "512")]),
+    "verification.VerificationSettings.smokeTestImage": _IMAGES,
 }
 
 
