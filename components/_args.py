@@ -980,6 +980,19 @@ class VerificationSectionArgs(TypedDict):
     """A shell, and a CUDA program /cuda-samples/sample."""
 
 
+class RegistrySectionArgs(TypedDict):
+    """A stack file's section `registry`: a registry of one's own, from which all images come."""
+
+    mirror: NotRequired[str]
+    """Its host, and a path below it."""
+    pull_secret: NotRequired[str]
+    """Name of the Secret that pods pull with; gpu-pools-registry by default, where a user is named."""
+    username: NotRequired[pulumi.Input[str]]
+    """With it the stack makes that Secret in each of its namespaces."""
+    password: NotRequired[pulumi.Input[str]]
+    """Of that user; a secret."""
+
+
 if TYPE_CHECKING:
     AksPoolLike = AksPoolArgs | PoolArgs | dict[str, Any] | Declared
     MagnumPoolLike = MagnumPoolArgs | PoolArgs | dict[str, Any] | Declared

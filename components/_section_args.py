@@ -5,9 +5,7 @@ What chart values and properties of clouds may hold is their makers' business: t
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-import pulumi
-
-from ._args import Cluster, DriverUpgradeArgs, FlavorArgs, NamedPool, VerificationSectionArgs
+from ._args import Cluster, DriverUpgradeArgs, FlavorArgs, NamedPool, RegistrySectionArgs, VerificationSectionArgs
 from ._sharing_args import SharingArgs
 
 
@@ -107,19 +105,6 @@ class ObservabilitySectionArgs(TypedDict):
     """Whether there are Grafana dashboards, as ConfigMaps; true by default."""
     dashboard_labels: NotRequired[dict[str, str]]
     """Of these ConfigMaps; grafana_dashboard: "1" by default."""
-
-
-class RegistrySectionArgs(TypedDict):
-    """A stack file's section `registry`: a registry of one's own, from which all images come."""
-
-    mirror: NotRequired[str]
-    """Its host, and a path below it."""
-    pull_secret: NotRequired[str]
-    """Name of the Secret that pods pull with; gpu-pools-registry by default, where a user is named."""
-    username: NotRequired[pulumi.Input[str]]
-    """With it the stack makes that Secret in each of its namespaces."""
-    password: NotRequired[pulumi.Input[str]]
-    """Of that user; a secret."""
 
 
 class AcknowledgementArgs(TypedDict):

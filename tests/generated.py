@@ -39,6 +39,7 @@ from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.observability import ObservabilitySettings
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
+from gpu_pools.stack.registry import RegistrySettings
 from gpu_pools.stack.rollout import Rollout, RolloutWindow
 from gpu_pools.stack.verification import VerificationSettings
 from tests.azure_native_types import types as azure_types
@@ -216,6 +217,12 @@ TYPES: Final = (
         (VerificationSettings,),
         "all",
     ),
+    Args(
+        "RegistrySectionArgs",
+        "A stack file's section `registry`: a registry of one's own, from which all images come.",
+        (RegistrySettings,),
+        "all",
+    ),
 )
 
 
@@ -267,6 +274,7 @@ def reference_text() -> str:
         "cluster": _cluster(),
         "pools": _pools(),
         "gpuModels": _section({"": DeclaredModel, "mig.": DeclaredMig, "mig.profiles.<name>.": DeclaredProfile}),
+        "registry": _section({"": RegistrySettings}),
         "observability": _section({"": ObservabilitySettings}),
         "verification": _section({"": VerificationSettings}),
     }

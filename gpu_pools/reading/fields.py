@@ -76,6 +76,7 @@ def row(
     *,
     key: str = "",
     or_else: Row | None = None,
+    shown: bool = True,
     **more: Any,  # noqa: ANN401 - the rest of a Row, which checks it
 ) -> Any:  # noqa: ANN401 - a field of a dataclass, whose annotation is its type
     """A field of a settings class.
@@ -86,10 +87,11 @@ def row(
         default: the field's value where the key is absent.
         key: of the row; the field's own name in camelCase by default.
         or_else: the row of `either`, where `kind` reads both.
+        shown: whether the value may be in a repr.
         more: of the row.
     """
     metadata = {_ROW: (Row(key, says, kind, default=default, **more), *([or_else] if or_else else []))}
-    return dataclasses.field(default_factory=lambda: default, metadata=metadata)
+    return dataclasses.field(default_factory=lambda: default, metadata=metadata, repr=shown)
 
 
 def reads(kind: Kind, default: object = None) -> Any:  # noqa: ANN401 - as a row

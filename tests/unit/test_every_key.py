@@ -204,6 +204,11 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     ),
     "pools.Minimum.cuda": (["12.8", "13.0"], ["12", "12.8.1", "v12.8"]),
     "pools.Minimum.driver": (["570.124.06", "570.124", "570"], ["v570", "570.", "570,1"]),
+    "registry.RegistrySettings.mirror": (
+        ["registry.example.com", "localhost:5000/all", "R.example.com/a/b_c-d"],
+        ["https://registry.example.com", "registry.example.com/", "r/A", "r:123456"],
+    ),
+    "registry.RegistrySettings.pullSecret": (["a", "a.b-c", "a" * 253], ["A", "-a", "a-", "a_b", "a" * 254]),
     "verification.VerificationSettings.image": ([_PINNED], ["python:3.12", _PINNED[:-1], _PINNED.replace("256", "512")]),
     "verification.VerificationSettings.smokeTestImage": _IMAGES,
 }
