@@ -993,6 +993,17 @@ class RegistrySectionArgs(TypedDict):
     """Of that user; a secret."""
 
 
+class AcknowledgementArgs(TypedDict):
+    """A replacement that somebody wants although it is protected."""
+
+    resource: str
+    """A pool's name, or cluster."""
+    change: str
+    """The id that `gpu-pools changes` shows."""
+    reason: str
+    """Why that is right."""
+
+
 if TYPE_CHECKING:
     AksPoolLike = AksPoolArgs | PoolArgs | dict[str, Any] | Declared
     MagnumPoolLike = MagnumPoolArgs | PoolArgs | dict[str, Any] | Declared

@@ -5,7 +5,15 @@ What chart values and properties of clouds may hold is their makers' business: t
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from ._args import Cluster, DriverUpgradeArgs, FlavorArgs, NamedPool, RegistrySectionArgs, VerificationSectionArgs
+from ._args import (
+    AcknowledgementArgs,
+    Cluster,
+    DriverUpgradeArgs,
+    FlavorArgs,
+    NamedPool,
+    RegistrySectionArgs,
+    VerificationSectionArgs,
+)
 from ._sharing_args import SharingArgs
 
 
@@ -105,17 +113,6 @@ class ObservabilitySectionArgs(TypedDict):
     """Whether there are Grafana dashboards, as ConfigMaps; true by default."""
     dashboard_labels: NotRequired[dict[str, str]]
     """Of these ConfigMaps; grafana_dashboard: "1" by default."""
-
-
-class AcknowledgementArgs(TypedDict):
-    """A replacement that somebody wants although it is protected."""
-
-    resource: str
-    """A pool's name, or cluster."""
-    change: str
-    """The id that `gpu-pools changes` shows."""
-    reason: str
-    """Why that is right."""
 
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds import aks_properties
 from gpu_pools.reading.fields import Kind, Row, flag, on, rows, snake
+from gpu_pools.stack.acknowledged import Acknowledgement
 from gpu_pools.stack.aks_access import ApiServer, Identity, KubeletIdentity
 from gpu_pools.stack.aks_network import LoadBalancer, Network
 from gpu_pools.stack.aks_options import AksClusterOptions, KeyVaultSecrets, Monitoring
@@ -223,6 +224,7 @@ TYPES: Final = (
         (RegistrySettings,),
         "all",
     ),
+    Args("AcknowledgementArgs", "A replacement that somebody wants although it is protected.", (Acknowledgement,), "all"),
 )
 
 
@@ -274,6 +276,7 @@ def reference_text() -> str:
         "cluster": _cluster(),
         "pools": _pools(),
         "gpuModels": _section({"": DeclaredModel, "mig.": DeclaredMig, "mig.profiles.<name>.": DeclaredProfile}),
+        "acknowledged": _section({"": Acknowledgement}),
         "registry": _section({"": RegistrySettings}),
         "observability": _section({"": ObservabilitySettings}),
         "verification": _section({"": VerificationSettings}),

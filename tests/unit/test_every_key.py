@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PROBES: Final[tuple[Any, ...]] = (True, -5, 0, 10**9, 0.5, "~ ~", [], ["~ ~"], {}, {"~": "~ ~"})
 #: Keys that are read together with the rest of the stack.
 IN_CONTEXT: Final = {
+    "acknowledged.Acknowledgement.resource",
     "placements.MagnumPlacement.flavor",
     *(f"pools.Pool.{key}" for key in ("name", "count", "sharing", "labels", "taints", "protect", "adopted")),
     *(f"pools.Pool.{key}" for key in ("replace", "drainTimeoutSeconds")),
@@ -160,6 +161,11 @@ _DELAYS: Final = (
 _LIMITS: Final = ("maxGracefulTerminationSec", "maxEmptyBulkDelete", "maxTotalUnreadyPercentage", "okTotalUnreadyCount")
 #: Texts that fit, and texts that nearly do.
 FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
+    "acknowledged.Acknowledgement.change": (
+        ["c42267e62", "u00000000", "gffffffff"],
+        ["42267e62", "a42267e62", "c42267e6", "C42267e62"],
+    ),
+    "acknowledged.Acknowledgement.reason": (["idle until May", " 0123456789"], ["it is idl", " " * 10]),
     "aks_access.KubeletIdentity.clientId": _GUIDS,
     "aks_access.KubeletIdentity.objectId": _GUIDS,
     "aks_options.AksClusterOptions.existingResourceGroup": _GROUPS,
