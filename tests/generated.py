@@ -36,7 +36,7 @@ from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
 from gpu_pools.stack.gpu_models import DeclaredMig, DeclaredModel, DeclaredProfile
-from gpu_pools.stack.node_hardware import DeclaredHardware
+from gpu_pools.stack.node_hardware import DeclaredHardware, Flavor
 from gpu_pools.stack.observability import ObservabilitySettings
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
@@ -275,11 +275,12 @@ def reference_text() -> str:
     tables = {
         "cluster": _cluster(),
         "pools": _pools(),
-        "gpuModels": _section({"": DeclaredModel, "mig.": DeclaredMig, "mig.profiles.<name>.": DeclaredProfile}),
-        "acknowledged": _section({"": Acknowledgement}),
-        "registry": _section({"": RegistrySettings}),
-        "observability": _section({"": ObservabilitySettings}),
-        "verification": _section({"": VerificationSettings}),
+        "gpuModels": _models(),
+        "flavors": _section(DeclaredHardware, Flavor, platform="magnum"),
+        "acknowledged": _section(Acknowledgement),
+        "registry": _section(RegistrySettings),
+        "observability": _section(ObservabilitySettings),
+        "verification": _section(VerificationSettings),
     }
     for mark, lines in tables.items():
         before, start, rest = text.partition(f"<!-- {mark}: written by python -m tests.generated -->\n")
@@ -314,12 +315,23 @@ def _pools() -> Iterator[str]:
             yield from _lines(settings, (platform,))
 
 
-def _section(settings: Mapping[str, type]) -> Iterator[str]:
-    """The keys of a section that is the same on every platform: what stands before a key -> the class whose rows they are."""
+def _models() -> Iterator[str]:
+    """A model's keys, those of its MIG, and those of each profile."""
+    yield from _section(DeclaredModel)
+    yield from _keys(DeclaredMig, "all", "mig.")
+    yield from _keys(DeclaredProfile, "all", "mig.profiles.<name>.")
+
+
+def _section(*settings: type, platform: str = "all") -> Iterator[str]:
+    """The keys of a section that sets no property of a cloud."""
     yield from ("| key | meaning |", "|---|---|")
-    for above, one in settings.items():
-        for row in rows(one):
-            yield f"| `{above}{row.key}` | {_meaning(row, '')} |"
+    for one in settings:
+        yield from _keys(one, platform)
+
+
+def _keys(settings: type, platform: str, above: str = "") -> Iterator[str]:
+    for row in rows(settings):
+        yield f"| `{above}{row.key}` | {_meaning(row, platform)} |"
 
 
 def _lines(settings: type, platforms: tuple[str, ...], above: str = "") -> Iterator[str]:
