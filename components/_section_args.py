@@ -8,77 +8,15 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from ._args import (
     AcknowledgementArgs,
     Cluster,
-    DriverUpgradeArgs,
     FlavorArgs,
     NamedPool,
+    NodeFeatureDiscoverySectionArgs,
+    OperatorSectionArgs,
+    PrometheusStackArgs,
     RegistrySectionArgs,
     VerificationSectionArgs,
 )
 from ._sharing_args import SharingArgs
-
-
-class ChartSourceArgs(TypedDict):
-    """Where a chart is fetched from: exactly one of the three."""
-
-    repository: NotRequired[str]
-    """URL of a Helm repository."""
-    oci: NotRequired[str]
-    """An oci:// reference."""
-    path: NotRequired[str]
-    """A local folder or .tgz."""
-
-
-class OperatorSectionArgs(TypedDict):
-    """A stack file's section `operator`: the GPU operator."""
-
-    install: NotRequired[bool]
-    """False: the cluster has one already, which is configured."""
-    version: NotRequired[str]
-    """The chart's version."""
-    values_file: NotRequired[str]
-    """With a version that is not known: a file with what `helm show values` prints of it."""
-    chart: NotRequired[ChartSourceArgs]
-    """Where it is fetched from; NVIDIA's repository by default."""
-    values: NotRequired[dict[str, Any]]
-    """Values of the chart, merged last."""
-    driver: NotRequired[str]
-    """Who installs the driver on pools that do not say it: operator or preinstalled."""
-    mig_strategy: NotRequired[str]
-    """single or mixed; derived from the pools by default."""
-    kubelet_sync_seconds: NotRequired[int]
-    """How often kubelets bring changed ConfigMaps to pods; 60 by default."""
-    driver_upgrade: NotRequired[DriverUpgradeArgs]
-    """How drivers are replaced on living nodes; as the chart has it by default."""
-
-
-class NodeFeatureDiscoverySectionArgs(TypedDict):
-    """A stack file's section `nodeFeatureDiscovery`."""
-
-    install: NotRequired[bool]
-    """False: the cluster has one already."""
-    version: NotRequired[str]
-    """The chart's version."""
-    values_file: NotRequired[str]
-    """With a version that is not known: a file with what `helm show values` prints of it."""
-    chart: NotRequired[ChartSourceArgs]
-    """Where it is fetched from; the project's repository by default."""
-    values: NotRequired[dict[str, Any]]
-    """Values of the chart, merged last."""
-    marker_image: NotRequired[str]
-    """Image of the labellers; it needs sh."""
-
-
-class PrometheusStackArgs(TypedDict):
-    """In the section `observability`: the chart kube-prometheus-stack."""
-
-    version: NotRequired[str]
-    """The chart's version."""
-    values_file: NotRequired[str]
-    """With a version that is not known: a file with what `helm show values` prints of it."""
-    chart: NotRequired[ChartSourceArgs]
-    """Where it is fetched from; its makers' repository by default."""
-    values: NotRequired[dict[str, Any]]
-    """Values of the chart, merged last."""
 
 
 class AzureMonitorArgs(TypedDict):

@@ -20,6 +20,7 @@ from gpu_pools.stack.aks_network import LoadBalancer, Network
 from gpu_pools.stack.aks_options import AksClusterOptions, KeyVaultSecrets, Monitoring
 from gpu_pools.stack.aks_pools import AksPoolOptions, KubeletConfig, LinuxOsConfig, UpgradeSettings
 from gpu_pools.stack.aks_upkeep import Autoscaler, Maintenance, Upgrades, Window
+from gpu_pools.stack.charts import ChartSettings, ChartSource, NfdSettings, OperatorSettings
 from gpu_pools.stack.clusters import (
     CLUSTERS,
     PLATFORMS,
@@ -212,6 +213,25 @@ TYPES: Final = (
         lacks=("sharing",),
         more=(Row("sharing", "The name of a declaration.", Kind(flag().read, "str"), needed=True),),
     ),
+    Args("ChartSourceArgs", "Where a chart is fetched from: exactly one of the three.", (ChartSource,), "all"),
+    Args(
+        "OperatorSectionArgs",
+        "A stack file's section `operator`: the GPU operator.",
+        (OperatorSettings, ChartSettings),
+        "gpu-operator",
+    ),
+    Args(
+        "NodeFeatureDiscoverySectionArgs",
+        "A stack file's section `nodeFeatureDiscovery`.",
+        (NfdSettings, ChartSettings),
+        "node-feature-discovery",
+    ),
+    Args(
+        "PrometheusStackArgs",
+        "In the section `observability`: the chart kube-prometheus-stack.",
+        (ChartSettings,),
+        "kube-prometheus-stack",
+    ),
     Args(
         "VerificationSectionArgs",
         "A stack file's section `verification`: of the nodes, after a deploy.",
@@ -278,6 +298,9 @@ def reference_text() -> str:
         "gpuModels": _models(),
         "flavors": _section(DeclaredHardware, Flavor, platform="magnum"),
         "acknowledged": _section(Acknowledgement),
+        "charts": _section(ChartSettings),
+        "operator": _section(OperatorSettings),
+        "nodeFeatureDiscovery": _section(NfdSettings),
         "registry": _section(RegistrySettings),
         "observability": _section(ObservabilitySettings),
         "verification": _section(VerificationSettings),
@@ -332,6 +355,8 @@ def _section(*settings: type, platform: str = "all") -> Iterator[str]:
 def _keys(settings: type, platform: str, above: str = "") -> Iterator[str]:
     for row in rows(settings):
         yield f"| `{above}{row.key}` | {_meaning(row, platform)} |"
+        if not isinstance(row.kind.type, str):
+            yield from _keys(row.kind.type, platform, f"{above}{row.key}.")
 
 
 def _lines(settings: type, platforms: tuple[str, ...], above: str = "") -> Iterator[str]:

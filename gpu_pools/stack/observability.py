@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.reading.fields import Kind, Row, flag, one_of, read, read_inner, row, text, whole_number
 from gpu_pools.reading.section import Section
 from gpu_pools.stack.azure_monitor import AzureMonitorSettings
-from gpu_pools.stack.charts import ChartSettings, default_chart, parse_chart
+from gpu_pools.stack.charts import ChartSection, ChartSettings, default_chart, parse_chart
 from gpu_pools.stack.kubernetes_names import check_labels
 
 if TYPE_CHECKING:
@@ -80,16 +80,14 @@ def _check_to(section: Section, key: str, to: str, what: str) -> None:
         )
 
 
-def _stack_chart() -> Kind:
-    return Kind(_read_stack_chart, "PrometheusStackArgs")
-
-
 def _read_stack_chart(section: Section, one: Row) -> ChartSettings | None:
-    inner = section.section(one.key, what="a mapping with version, chart, values, valuesFile")
-    if inner is None:
+    written = section.raw(one.key)
+    if one.key not in section.written():
         return None
-    chart = parse_chart(inner, STACK, _DERIVED)
-    inner.finish()
+    what = "a mapping with version, chart, values, valuesFile"
+    within = ChartSection(written, section.at(one.key), section.problems, STACK, what=what)
+    chart = parse_chart(within, _DERIVED)
+    within.finish()
     _check_to(section, one.key, STACK, "what to install")
     return chart
 
@@ -122,10 +120,10 @@ class ObservabilitySettings:
     )
     prometheus_stack: ChartSettings = row(
         "Of the chart kube-prometheus-stack: version, chart (where it is fetched from), values (merged last), values_file.",
-        _stack_chart(),
+        Kind(_read_stack_chart, "PrometheusStackArgs"),
         default_chart(STACK),
         doc="With `to: kube-prometheus-stack`: `version`, `chart`, `values`, `valuesFile`, each as in "
-        "[`gpu-pools:operator`](#gpu-poolsoperator), of that chart.",
+        "[`gpu-pools:operator`](#gpu-poolsoperator-gpu-poolsnodefeaturediscovery), of that chart.",
     )
     azure: AzureMonitorSettings = row(
         "Of Azure Monitor: workspace, location, grafana_admins, action_groups.",

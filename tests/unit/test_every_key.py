@@ -33,6 +33,7 @@ PROBES: Final[tuple[Any, ...]] = (True, -5, 0, 10**9, 0.5, "~ ~", [], ["~ ~"], {
 #: Keys that are read together with the rest of the stack.
 IN_CONTEXT: Final = {
     "acknowledged.Acknowledgement.resource",
+    *(f"charts.ChartSettings.{key}" for key in ("version", "chart")),
     "placements.MagnumPlacement.flavor",
     *(f"pools.Pool.{key}" for key in ("name", "count", "sharing", "labels", "taints", "protect", "adopted")),
     *(f"pools.Pool.{key}" for key in ("replace", "drainTimeoutSeconds")),
@@ -185,6 +186,9 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     "rollout.RolloutWindow.utcOffset": (["+01:00", "-11:30", "+23:00"], ["01:00", "+24:00", "+1:00"]),
     "aks_upkeep.Window.startTime": (["00:00", "19:59", "23:30"], ["24:00", "2:00", "12:60", "12"]),
     "aks_upkeep.Window.utcOffset": (["+01:00", "-11:30", "+23:00"], ["01:00", "+24:00", "+1:00"]),
+    "charts.ChartSource.oci": (["oci://registry.example.com/a"], ["https://registry.example.com/a", "oci://", "oci://a b"]),
+    "charts.ChartSource.repository": (["https://charts.example.com", "http://m/a"], ["oci://registry.example.com", "https://"]),
+    "charts.NfdSettings.markerImage": _IMAGES,
     "clusters.AksSettings.kubernetesVersion": _VERSIONS,
     "clusters.AksSettings.location": (["westeurope", "eastus2"], ["West Europe", "2west", "WestEurope"]),
     "clusters.AksSettings.name": (["a", "A-b_1", "a" * 63], ["a" * 64, "-a", "a-", "a.b"]),
