@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gpu_pools import stack
-from gpu_pools.stack import azure_types, charts, fields
+from gpu_pools.reading import fields
+from gpu_pools.stack import azure_types, charts
 from gpu_pools.stack.settings import KEYS
 from gpu_pools.text.errors import Problems
 from policies.rules import RULES
@@ -42,9 +43,9 @@ def _row_keys() -> frozenset[str]:
     return frozenset(found)
 
 
-#: Keys of the sections that are read without rows.
-_READ: Final = frozenset({"driver", "migStrategy", "install", "version", "chart", "values", "nodes", "min", "max", "count"})
-_ROWS: Final = _row_keys() | _READ | {"renameByDefault", "driverUpgrade", "startupTaint"}
+#: Keys that are read without rows.
+_READ: Final = frozenset({"min", "max", "renameByDefault"})
+_ROWS: Final = _row_keys() | _READ
 
 
 def _names(text: str) -> list[str]:
