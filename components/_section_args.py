@@ -11,47 +11,12 @@ from ._args import (
     FlavorArgs,
     NamedPool,
     NodeFeatureDiscoverySectionArgs,
+    ObservabilitySectionArgs,
     OperatorSectionArgs,
-    PrometheusStackArgs,
     RegistrySectionArgs,
     VerificationSectionArgs,
 )
 from ._sharing_args import SharingArgs
-
-
-class AzureMonitorArgs(TypedDict):
-    """In the section `observability`: Azure's Managed Prometheus and Grafana."""
-
-    workspace: NotRequired[str]
-    """Id of an Azure Monitor workspace that is there; by default the stack makes one."""
-    location: NotRequired[str]
-    """The workspace's region; the cluster's by default."""
-    grafana_admins: NotRequired[list[str]]
-    """Object ids of groups in Entra ID that administer a Managed Grafana; without any none is made."""
-    action_groups: NotRequired[list[str]]
-    """Ids of action groups that are told of alerts."""
-
-
-class ObservabilitySectionArgs(TypedDict):
-    """A stack file's section `observability`: what is measured of the GPUs, and who reads it."""
-
-    to: NotRequired[str]
-    """prometheus, which the cluster has; kube-prometheus-stack, which is installed; azure, on AKS; none: nobody reads."""
-    prometheus_stack: NotRequired[PrometheusStackArgs]
-    """Of the chart kube-prometheus-stack."""
-    azure: NotRequired[AzureMonitorArgs]
-    """Of Azure Monitor."""
-    interval_seconds: NotRequired[int]
-    """Between two values, of the exporter as of the scrapes; 30 by default."""
-    labels: NotRequired[dict[str, str]]
-    """Of the monitors and the PrometheusRule, by which a Prometheus selects them."""
-    runbooks: NotRequired[str]
-    """URL of a copy of docs/runbooks."""
-    dashboards: NotRequired[bool]
-    """Whether there are Grafana dashboards, as ConfigMaps; true by default."""
-    dashboard_labels: NotRequired[dict[str, str]]
-    """Of these ConfigMaps; grafana_dashboard: "1" by default."""
-
 
 if TYPE_CHECKING:
     SharingSection = dict[str, SharingArgs] | dict[str, dict[str, Any]]

@@ -20,6 +20,7 @@ from gpu_pools.stack.aks_network import LoadBalancer, Network
 from gpu_pools.stack.aks_options import AksClusterOptions, KeyVaultSecrets, Monitoring
 from gpu_pools.stack.aks_pools import AksPoolOptions, KubeletConfig, LinuxOsConfig, UpgradeSettings
 from gpu_pools.stack.aks_upkeep import Autoscaler, Maintenance, Upgrades, Window
+from gpu_pools.stack.azure_monitor import AzureMonitorSettings
 from gpu_pools.stack.charts import ChartSettings, ChartSource, NfdSettings, OperatorSettings
 from gpu_pools.stack.clusters import (
     CLUSTERS,
@@ -231,6 +232,18 @@ TYPES: Final = (
         "In the section `observability`: the chart kube-prometheus-stack.",
         (ChartSettings,),
         "kube-prometheus-stack",
+    ),
+    Args(
+        "AzureMonitorArgs",
+        "In the section `observability`: Azure's Managed Prometheus and Grafana.",
+        (AzureMonitorSettings,),
+        "all",
+    ),
+    Args(
+        "ObservabilitySectionArgs",
+        "A stack file's section `observability`: what is measured of the GPUs, and who reads it.",
+        (ObservabilitySettings,),
+        "all",
     ),
     Args(
         "VerificationSectionArgs",
