@@ -12,7 +12,8 @@ from typing import Any
 
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.reading.spelled import Spelled, to_stack_key
+from gpu_pools.reading.spelled import Spelled, to_python_key, to_stack_key
+from gpu_pools.sharing.modes import MODES
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems, show
@@ -36,7 +37,7 @@ _OF_POOLS = (
     *("upgrade_settings", "upgradeSettings", "kubelet_config", "kubeletConfig", "linux_os_config", "linuxOsConfig"),
 )
 #: Keys of sharing declarations that are such mappings.
-OF_SHARING = ("exclusive", "time_slicing", "timeSlicing", "mps", "mig", "gpus", "needs")
+OF_SHARING = tuple(dict.fromkeys((*map(to_python_key, MODES), *MODES, "gpus", "needs")))
 #: Keys whose mappings have keys of somebody else's: of Kubernetes, a cloud, a chart, a driver, or names.
 _OTHERS = {
     *("labels", "tags", "layout", "values", "properties", "sysctls", "nodeSelector", "nodeGroupLabels", "gpuModels"),

@@ -64,10 +64,10 @@ class MigArgs(PartitionsArgs):
 
 
 class SharingDeclaration(pulumi.ComponentResource):
-    """What the four strategies have in common: a name and a checked declaration."""
+    """A declaration in any mode: a name and what was declared, checked."""
 
     strategy: pulumi.Output[str]
-    """exclusive, timeSlicing, mps or mig."""
+    """The mode: exclusive, timeSlicing, mps or mig."""
     declared: pulumi.Output[SharingArgs]
     """The declaration in the stack file's words."""
 
@@ -78,6 +78,7 @@ class SharingDeclaration(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
         *,
         planned: Sharing | None = None,
+        strategy: str = "",
     ) -> None:
         """Check and hold the declaration.
 
@@ -86,13 +87,15 @@ class SharingDeclaration(pulumi.ComponentResource):
             args: the declaration.
             opts: options of the component.
             planned: what the arguments mean, where they were checked with a whole stack.
+            strategy: the mode's key in a stack file; the class's own by default.
 
         Raises:
             InvalidStackError: with everything that is wrong with it.
         """
-        kind = type(self).__name__
-        strategy = kind[0].lower() + kind[1:]
-        args = known_args(f"{kind}({name})", args, _ARGUMENTS[kind])
+        kind = strategy[:1].upper() + strategy[1:] or type(self).__name__
+        strategy = strategy or kind[0].lower() + kind[1:]
+        if kind in _ARGUMENTS:
+            args = known_args(f"{kind}({name})", args, _ARGUMENTS[kind])
         settings = stack_keys(args, "time_slicing", "gpus", "needs")
         # In a stack file the needs stand beside the strategy: they are the pods', not a setting of it.
         needs = {"needs": settings.pop("needs")} if "needs" in settings else {}
@@ -159,13 +162,7 @@ def declare(
     """
     needs = {"needs": written["needs"]} if "needs" in written else {}
     ((strategy, settings),) = ((key, value) for key, value in written.items() if key != "needs")
-    classes: Mapping[str, type[SharingDeclaration]] = {
-        "exclusive": Exclusive,
-        "timeSlicing": TimeSlicing,
-        "mps": Mps,
-        "mig": Mig,
-    }
-    return classes[strategy](name, {**(settings or {}), **needs}, opts, planned=planned)
+    return SharingDeclaration(name, {**(settings or {}), **needs}, opts, planned=planned, strategy=strategy)
 
 
 def _checked(written: Mapping[str, Any], what: str) -> Sharing:

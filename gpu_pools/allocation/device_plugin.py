@@ -54,7 +54,7 @@ def _replicated(sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, An
     if replication is None:
         return {}
     replicas = _replicas(sharing) if sharing.partitioned and mig_strategy == "mixed" else {WHOLE_GPU: replication.replicas}
-    return {replication.strategy: _resources(replication, replicas)}
+    return {replication.plugin_key: _resources(replication, replicas)}
 
 
 def _resources(shared: Replicated, replicas: dict[str, int]) -> dict[str, Any]:

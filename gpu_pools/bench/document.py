@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.bench.statistics import loss
+from gpu_pools.sharing.modes import MODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION: Final = "gpu-pools/bench/v1"
-STRATEGIES: Final = {"exclusive": "exclusive", "timeSlicing": "time-slicing", "mps": "MPS", "mig": "MIG"}
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Document:
     @property
     def title(self) -> str:
         """The strategy and the GPU, for people."""
-        words = STRATEGIES[self.strategy]
+        words = MODES[self.strategy].title
         limits = f", limits of {self.limits} replicas" if self.limits else ", no limits" if self.strategy == "mps" else ""
         return f"{self.machine['gpu']['name']}, {words}{limits}"
 
@@ -188,8 +188,8 @@ def read(text: str, name: str) -> Document:
     if version != VERSION:
         message = f"{name}: version is {version!r}; only {VERSION!r} is known. `gpu-pools bench --json FILE` writes it."
         raise NoDocument(message)
-    if raw.get("strategy") not in STRATEGIES:
-        message = f"{name}: strategy is {raw.get('strategy')!r}; there are {', '.join(STRATEGIES)}"
+    if raw.get("strategy") not in MODES:
+        message = f"{name}: strategy is {raw.get('strategy')!r}; there are {', '.join(MODES)}"
         raise NoDocument(message)
     try:
         known = {one.name: raw[one.name] for one in fields(Document)}

@@ -11,9 +11,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.bench.document import STRATEGIES
 from gpu_pools.bench.job import BACKEND_VARIABLE, CLIENTS, REPLICAS, STRATEGY
 from gpu_pools.bench.machine import NoGpu, Smi
+from gpu_pools.sharing.modes import MODES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ def found(job: str, namespace: str, kubectl: Sequence[str] = ("kubectl",)) -> Po
         raise NoGpu(message)
     prefixes = tuple((*kubectl, "--namespace", namespace, "exec", "-i", pod["metadata"]["name"], "--") for pod in pods)
     said = pods[0]["metadata"].get("annotations", {})
-    if said.get(STRATEGY) not in STRATEGIES:
+    if said.get(STRATEGY) not in MODES:
         message = f"Job {job} does not say how its pool shares ({STRATEGY} on its pods): apply what `gpu-pools bench-job` prints"
         raise NoGpu(message)
     replicas = str(said.get(REPLICAS, ""))

@@ -103,6 +103,8 @@ class Sharing(ABC):
     example: ClassVar[str]
     #: The compute mode of each GPU, as NVML names it.
     compute_mode: ClassVar[str] = "DEFAULT"
+    #: Whether each pod is held to its part of a GPU's memory.
+    limits_memory: ClassVar[bool] = True
     #: Whether each node runs NVIDIA's MPS control daemon.
     needs_mps_daemon: ClassVar[bool] = False
     #: Whether a node can offer more shares without ending any that is in use.
@@ -218,10 +220,10 @@ class Replicated(Sharing):
     most_replicas: ClassVar[int]
     #: What to do about a number of replicas that is out of bounds.
     replicas_remedy: ClassVar[str]
+    #: The key of the mode under ``sharing`` in the device plugin's config file.
+    plugin_key: ClassVar[str]
     #: The value of gpu-feature-discovery's label ``nvidia.com/gpu.sharing-strategy``.
     node_label: ClassVar[str]
-    #: Whether each pod is held to its part of the memory.
-    limits_memory: ClassVar[bool] = False
 
     replicas: int
     rename_by_default: bool = False

@@ -32,13 +32,13 @@ class Mps(Replicated):
     strategy: ClassVar[str] = "mps"
     title: ClassVar[str] = "MPS"
     example: ClassVar[str] = "{replicas: 10}"
+    plugin_key: ClassVar[str] = "mps"
     node_label: ClassVar[str] = "mps"
     #: The most clients that the device plugin lets an MPS daemon serve (k8s-device-plugin, 0.15 to 0.20).
     most_replicas: ClassVar[int] = 48
     replicas_remedy: ClassVar[str] = (
         "An MPS daemon serves 2 to 48 clients per GPU; use `exclusive: {}` for one, time-slicing for more."
     )
-    limits_memory: ClassVar[bool] = True
     compute_mode: ClassVar[str] = "EXCLUSIVE_PROCESS"
     needs_mps_daemon: ClassVar[bool] = True
     measured_pods: ClassVar[str] = (

@@ -18,7 +18,9 @@ class TimeSlicing(Replicated):
     strategy: ClassVar[str] = "timeSlicing"
     title: ClassVar[str] = "time-slicing"
     example: ClassVar[str] = "{replicas: 4}"
+    plugin_key: ClassVar[str] = "timeSlicing"
     node_label: ClassVar[str] = "time-slicing"
     most_replicas: ClassVar[int] = 1000
     replicas_remedy: ClassVar[str] = "One replica is not sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2."
+    limits_memory: ClassVar[bool] = False
     grows_in_place: ClassVar[bool] = True

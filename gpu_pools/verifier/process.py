@@ -91,7 +91,10 @@ class Process:
             seconds: how long it may be silent.
         """
         text = b""
-        while select.select([self._out], [], [], seconds)[0]:
+        # Not select(), which takes no file number above 1023.
+        answers = select.poll()
+        answers.register(self._out, select.POLLIN)
+        while answers.poll(seconds * 1000):
             chunk = os.read(self._out, _CHUNK)
             text += chunk
             # An answer is the last line of what is sent; its own line break ends it.

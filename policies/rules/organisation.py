@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.azure_sizes import retired, size
 from gpu_pools.hardware.prices import HOURS_PER_MONTH, read_prices
+from gpu_pools.sharing.modes import MODES
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 
 from .. import kinds
@@ -34,7 +35,6 @@ _CLOUD_NAMES: Final = {
 }
 _REQUIRED: Final = (Limit("required", {"type": "boolean"}, default=False),)
 _TO_REPLACE: Final = "To replace it, acknowledge exactly that, and take out what has been done."
-_STRATEGIES: Final = ("exclusive", "timeSlicing", "mps", "mig")
 
 
 def _sizes(case: Case) -> Iterator[Found]:
@@ -127,7 +127,7 @@ def _strategy_of(case: Case) -> Iterator[tuple[Field, str]]:
 def _strategies(case: Case) -> Iterator[Found]:
     allowed = case.limits["strategies"]
     for place, strategy in _strategy_of(case) if allowed is not None else ():
-        if strategy in _STRATEGIES and strategy not in allowed:
+        if strategy in MODES and strategy not in allowed:
             yield Found(place.path, f"{strategy}; allowed: {', '.join(allowed)}")
 
 
@@ -136,8 +136,8 @@ def _untrusted(case: Case) -> Iterator[Found]:
     if mark.text() != "untrusted":
         return
     for place, strategy in _strategy_of(case):
-        if strategy == "timeSlicing":
-            yield Found(place.path, f"timeSlicing, on a pool with {case.limits['label']}=untrusted")
+        if strategy in MODES and not MODES[strategy].limits_memory:
+            yield Found(place.path, f"{strategy}, on a pool with {case.limits['label']}=untrusted")
 
 
 def _verified(case: Case) -> Iterator[Found]:
@@ -276,7 +276,7 @@ RULES: Final = (
         why="the environment's users were promised a certain isolation",
         repair="Share the pool in an allowed way.",
         stack_repair="Give the pool another sharing declaration.",
-        limits=(Limit("strategies", {"type": "array", "items": {"enum": list(_STRATEGIES)}}),),
+        limits=(Limit("strategies", {"type": "array", "items": {"enum": list(MODES)}}),),
         whole=True,
     ),
     Rule(

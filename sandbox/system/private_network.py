@@ -231,7 +231,11 @@ def _open_all(folder: Path, ports: set[int], outside: socket.socket, waiting: in
             with contextlib.suppress(OSError):
                 listeners[port] = socket.create_server(("127.0.0.1", port))
         known = {listener.fileno(): port for port, listener in listeners.items()}
-        ready, _, _ = select.select([waiting, *known], [], [], _LOOK_SECONDS)
+        # Not select(), which takes no file number above 1023: whoever started the sandbox may have that many files open.
+        poller = select.poll()
+        for descriptor in (waiting, *known):
+            poller.register(descriptor, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poller.poll(_LOOK_SECONDS * 1000)]
         if waiting in ready:
             os._exit(0)
         for descriptor in ready:

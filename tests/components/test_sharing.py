@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from components.sharing import Exclusive, Mig, Mps, TimeSlicing, declare
-from gpu_pools.stack import sharing
+from gpu_pools.sharing import exclusive, mig, mode, modes, mps, time_slicing
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def test_each_class_holds_the_declaration_of_the_pure_core(run: Run) -> None:
 
     run(program)
     assert held == [
-        sharing.Exclusive(),
-        sharing.TimeSlicing(4, rename_by_default=True),
-        sharing.Mps(10, fail_requests_greater_than_one=False),
-        sharing.Mig((sharing.GpuLayout((0,), (("1g.10gb", 7),)),), sharing.TimeSlicing(2)),
+        exclusive.Exclusive(),
+        time_slicing.TimeSlicing(4, rename_by_default=True),
+        mps.Mps(10, fail_requests_greater_than_one=False),
+        mig.Mig((mode.GpuLayout((0,), (("1g.10gb", 7),)),), time_slicing.TimeSlicing(2)),
     ]
 
 
@@ -76,7 +76,7 @@ def test_needs_stand_beside_the_strategy(run: Run) -> None:
 )
 def test_declarations_of_a_stack_file_become_components(run: Run, written: dict[str, Any]) -> None:
     held = []
-    planned = sharing.parse_sharing(written, "x", Problems())
+    planned = modes.parse_sharing(written, "x", Problems())
     assert planned
     run(lambda: held.append(declare("x", written, planned)))
     assert (held[0].written, held[0].declaration) == (written, planned)

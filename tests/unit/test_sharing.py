@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from gpu_pools.sharing.exclusive import Exclusive
 from gpu_pools.sharing.mig import Mig
 from gpu_pools.sharing.mode import GpuLayout, Sharing
-from gpu_pools.sharing.modes import parse_sharing
+from gpu_pools.sharing.modes import MODES, parse_sharing
 from gpu_pools.sharing.mps import Mps
 from gpu_pools.sharing.needs import Needs
 from gpu_pools.sharing.time_slicing import TimeSlicing
 from gpu_pools.text.errors import Problems
 
+ROOT = Path(__file__).parents[2]
 SEVEN = {"layout": {"1g.10gb": 7}}
 MIXED = {"layout": {"1g.10gb": 2, "2g.20gb": 2}}
 
@@ -175,3 +179,18 @@ def test_a_declaration_that_is_not(value: object, told: list[tuple[str, str]]) -
 )
 def test_a_mistake_beside_what_is_good(value: object, told: list[tuple[str, str]]) -> None:
     assert parsed(value)[1] == told
+
+
+def test_no_code_asks_which_mode_it_has() -> None:
+    """A mode is asked what it does (gpu_pools/sharing/mode.py); who asks for its class must be changed for every new mode."""
+    modes = {mode.__name__ for mode in MODES.values()}
+    asking = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("gpu_pools", "components", "policies", "sandbox")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+        if modes & {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
+    ]
+    # The simulated NVML has a class Mig of its own, which is no mode.
+    assert [place for place in asking if not place.startswith("sandbox/nvml/")] == []

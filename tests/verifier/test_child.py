@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -56,6 +57,25 @@ def ended(one: Process) -> None:
 
 
 # --- the process ------------------------------------------------------------------------------------------
+
+
+def test_it_is_heard_among_more_than_a_thousand_open_files(saying: Callable[[str], None]) -> None:
+    saying(ANSWERS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip("this machine allows no such file number")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    kept = [os.dup(0) for _ in range(1100 - open_files())]
+    try:
+        one = Process()
+        one.ask()
+        lines, in_time = one.listen(LONG)
+        assert (lines[-1], in_time) == (ANSWER, True)
+        ended(one)
+    finally:
+        for number in kept:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_it_is_asked_once_for_each_answer_that_is_listened_to(saying: Callable[[str], None]) -> None:
