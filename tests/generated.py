@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds import aks_properties
 from gpu_pools.reading.fields import Kind, Row, flag, on, rows, snake
+from gpu_pools.sharing.mps import Mps
+from gpu_pools.sharing.needs import Needs
+from gpu_pools.sharing.time_slicing import TimeSlicing
 from gpu_pools.stack.acknowledged import Acknowledgement
 from gpu_pools.stack.aks_access import ApiServer, Identity, KubeletIdentity
 from gpu_pools.stack.aks_network import LoadBalancer, Network
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[1]
 ARGS: Final = ROOT / "components" / "_args.py"
+MODE_ARGS: Final = ROOT / "components" / "_mode_args.py"
 SCHEMA: Final = ROOT / "components" / "schema.json"
 PAGES: Final = ROOT / "docs" / "reference" / "components"
 PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
@@ -70,6 +74,13 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 import pulumi
 
 from ._sharing_args import Declared, Sharing
+'''
+_MODES_HEAD: Final = '''"""The types of the sharing modes' arguments.
+
+Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
+"""
+
+from typing import NotRequired, TypedDict
 '''
 #: Where a program of Python may also hand over what is no type of a schema: a component, a mapping in the stack file's words.
 _TAIL: Final = """
@@ -261,9 +272,21 @@ TYPES: Final = (
 )
 
 
+MODE_TYPES: Final = (
+    Args("NeedsArgs", "What each pod needs; the plan holds it against the GPUs of every pool.", (Needs,), "all"),
+    Args("SlicesArgs", "How pods take turns.", (TimeSlicing,), "all"),
+    Args("SideBySideArgs", "How pods run side by side.", (Mps,), "all"),
+)
+
+
 def args_text() -> str:
     """components/_args.py."""
     return _HEAD + _RANGE + "".join(map(_type, TYPES)) + _TAIL
+
+
+def mode_args_text() -> str:
+    """components/_mode_args.py."""
+    return _MODES_HEAD + "".join(map(_type, MODE_TYPES))
 
 
 def _type(args: Args) -> str:
@@ -307,6 +330,7 @@ def reference_text() -> str:
     text = REFERENCE.read_text(encoding="utf-8")
     tables = {
         "cluster": _cluster(),
+        "sharing": _sharing(),
         "pools": _pools(),
         "gpuModels": _models(),
         "flavors": _section(DeclaredHardware, Flavor, platform="magnum"),
@@ -349,6 +373,13 @@ def _pools() -> Iterator[str]:
     ):
         for settings in placed:
             yield from _lines(settings, (platform,))
+
+
+def _sharing() -> Iterator[str]:
+    """The keys of the strategies that are read by rows, and of what pods need."""
+    yield from _section()
+    for settings, above in ((TimeSlicing, "timeSlicing."), (Mps, "mps."), (Needs, "needs.")):
+        yield from _keys(settings, "all", above)
 
 
 def _models() -> Iterator[str]:
@@ -522,6 +553,7 @@ def azure_text() -> str:
 if __name__ == "__main__":
     AZURE.write_text(azure_text(), encoding="utf-8")
     ARGS.write_text(args_text(), encoding="utf-8")
+    MODE_ARGS.write_text(mode_args_text(), encoding="utf-8")
     REFERENCE.write_text(reference_text(), encoding="utf-8")
     PROPERTIES.write_text(properties_text(), encoding="utf-8")
     SCHEMA.write_text(schema_text(), encoding="utf-8")

@@ -174,9 +174,13 @@ def one_of(choices: Sequence[str], remedy: str = "") -> Kind:
     return Kind(lambda section, one: section.text(one.key, required=one.needed, choices=choices, remedy=remedy), "str")
 
 
-def whole_number(minimum: int, maximum: int | None = None) -> Kind:
+def whole_number(minimum: int, maximum: int | None = None, remedy: str = "") -> Kind:
     """A whole number within the bounds."""
-    return Kind(lambda section, one: section.integer(one.key, minimum=minimum, maximum=maximum, required=one.needed), "int")
+
+    def read_number(section: Section, one: Row) -> int | None:
+        return section.integer(one.key, minimum=minimum, maximum=maximum, required=one.needed, remedy=remedy)
+
+    return Kind(read_number, "int")
 
 
 def number(minimum: float) -> Kind:

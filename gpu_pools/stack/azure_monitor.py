@@ -30,7 +30,7 @@ class AzureMonitorSettings:
 
     workspace: str | None = row(
         "Id of an Azure Monitor workspace that is there; by default the stack makes one.",
-        # Plain in the schema, unlike the ids of a cluster.
+        # Unlike a cluster, this section must be known when it is read.
         Kind(resource_id("Microsoft.Monitor/accounts").read, "str"),
     )
     location: str | None = row("The workspace's region; the cluster's by default.", _REGION)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpu_pools import stack
+from gpu_pools import sharing, stack
 from gpu_pools.reading import fields
 from gpu_pools.stack import azure_types, charts
 from gpu_pools.stack.settings import KEYS
@@ -35,8 +35,8 @@ _CHARTS: Final[Mapping[str, charts.ChartName]] = {"operator": "gpu-operator", "n
 
 def _row_keys() -> frozenset[str]:
     found = set()
-    for info in pkgutil.iter_modules(stack.__path__):
-        module = importlib.import_module(f"{stack.__name__}.{info.name}")
+    modules = [f"{one.__name__}.{info.name}" for one in (stack, sharing) for info in pkgutil.iter_modules(one.__path__)]
+    for module in map(importlib.import_module, modules):
         for one in vars(module).values():
             if dataclasses.is_dataclass(one) and isinstance(one, type):
                 found |= {row.key for row in fields.rows(one)}
@@ -44,7 +44,7 @@ def _row_keys() -> frozenset[str]:
 
 
 #: Keys that are read without rows.
-_READ: Final = frozenset({"min", "max", "renameByDefault"})
+_READ: Final = frozenset({"min", "max"})
 _ROWS: Final = _row_keys() | _READ
 
 

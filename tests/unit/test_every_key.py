@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools import stack
+from gpu_pools import sharing, stack
 from gpu_pools.reading import fields
 from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import Problems, show
@@ -42,11 +42,12 @@ IN_CONTEXT: Final = {
 
 def _keys() -> dict[str, Row]:
     found = {}
-    for info in pkgutil.iter_modules(stack.__path__):
-        module = importlib.import_module(f"{stack.__name__}.{info.name}")
+    modules = [(package, info.name) for package in (stack, sharing) for info in pkgutil.iter_modules(package.__path__)]
+    for package, place in modules:
+        module = importlib.import_module(f"{package.__name__}.{place}")
         for name, one in vars(module).items():
             if dataclasses.is_dataclass(one) and isinstance(one, type) and one.__module__ == module.__name__:
-                found |= {f"{info.name}.{name}.{row.key}": row for row in fields.rows(one)}
+                found |= {f"{place}.{name}.{row.key}": row for row in fields.rows(one)}
     return found
 
 
@@ -208,6 +209,7 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     "existing_magnum.ExistingMagnum.uuid": ([GUID], [GUID.upper(), GUID[1:], f"{GUID}0"]),
     "gpu_models.DeclaredModel.computeCapability": (["8.6", "12.0"], ["8", "8.", "8,6"]),
     "gpu_models.DeclaredModel.product": (["NVIDIA RTX A6000", "B2", "A" * 95], ["A", "A" * 96, " A6000", "a;b"]),
+    "needs.Needs.memoryPerReplica": (["1Mi", "12Gi", "999999999Gi"], ["12", "12GB", "0Gi", "1.5Gi", "12 Gi", "1000000000Mi"]),
     "observability.ObservabilitySettings.runbooks": (
         ["https://docs.example.com/runbooks", "http://wiki/a-b"],
         ["docs/runbooks", "ftp://docs", "https://", "https://a b"],
