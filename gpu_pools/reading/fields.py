@@ -44,7 +44,7 @@ class Kind:
 class Row:
     """One key.
 
-    What differs by platform is a mapping; a platform that `says` does not name does not have the key.
+    What differs by platform, or by chart, is a mapping; a platform that `says` does not name does not have the key.
 
     Attributes:
         key: as a stack file has it.
@@ -203,7 +203,7 @@ def placed_texts() -> Kind:
     return Kind(texts().read, "dict[str, pulumi.Input[str]]")
 
 
-def inner(settings: type, what: str) -> Kind:
+def inner(settings: type, what: str = "a mapping") -> Kind:
     """A mapping with the rows of another settings class; `what` says in an error what it is."""
     return Kind(lambda section, one: read_inner(settings, section, one, what), settings)
 

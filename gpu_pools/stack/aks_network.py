@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.reading.fields import Kind, Row, one_of, read_inner, row, whole_number
+from gpu_pools.reading.fields import Kind, Row, inner, one_of, row, whole_number
 from gpu_pools.stack.aks_pools import SUBNET
 from gpu_pools.stack.azure_names import resource_id, resource_ids
 from gpu_pools.text.errors import show
@@ -202,7 +202,7 @@ class Network:
     )
     load_balancer: LoadBalancer | None = row(
         "Addresses and ports of the load balancer.",
-        Kind(lambda section, one: read_inner(LoadBalancer, section, one), LoadBalancer),
+        inner(LoadBalancer),
     )
 
     @property
