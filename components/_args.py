@@ -1,4 +1,4 @@
-"""The types of the arguments of clusters, pools and a stack file's other sections.
+"""The types of the arguments of clusters, pools and other sections.
 
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """

@@ -1,4 +1,4 @@
-"""The types of the sharing modes' arguments.
+"""The types of the arguments of sharing modes.
 
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """

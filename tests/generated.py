@@ -64,24 +64,18 @@ PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
 AZURE: Final = ROOT / "gpu_pools" / "stack" / "azure_native.json"
 REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
 
-_HEAD: Final = '''"""The types of the arguments of clusters, pools and a stack file's other sections.
+_HEAD: Final = '''"""The types of the arguments of {of}.
 
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
 
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
-
+from typing import {names}
+'''
+_IMPORTS: Final = """
 import pulumi
 
 from ._sharing_args import Declared, Sharing
-'''
-_MODES_HEAD: Final = '''"""The types of the sharing modes' arguments.
-
-Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
-
-from typing import NotRequired, TypedDict
-'''
 #: Where a program of Python may also hand over what is no type of a schema: a component, a mapping in the stack file's words.
 _TAIL: Final = """
 
@@ -101,16 +95,20 @@ else:
 
 @dataclass(frozen=True)
 class Args:
-    """A type of arguments: its description, the classes whose rows it has, for which platform, what it lacks, and more."""
+    """A type of arguments: its description, the classes whose rows it has, for which platform, what it lacks, and more.
+
+    Without a description it has that of its first class.
+    """
 
     name: str
     says: str
     of: tuple[type, ...]
-    platform: str
+    platform: str = "all"
     lacks: tuple[str, ...] = ()
     more: tuple[Row, ...] = ()
 
 
+_STACK: Final = "In the section `observability`: the chart kube-prometheus-stack."
 #: What stands beside `existing` of Magnum.
 _BESIDE_MAGNUM: Final = tuple(one for one in rows(MagnumSettings) if one.key in BESIDE and one.key != "existing")
 #: What a pool of AKS has beside `AksPlacement`.
@@ -172,9 +170,9 @@ TYPES: Final = (
     Args(
         "RolloutWindowArgs", "When changes of nodes may begin: weekly, or daily where no day is named.", (RolloutWindow,), "all"
     ),
-    Args("DriverUpgradeArgs", "How the operator replaces drivers on living nodes.", (DriverUpgrade,), "all"),
-    Args("RolloutArgs", "How the pool's living nodes change in place.", (Rollout,), "all"),
-    Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,), "all"),
+    Args("DriverUpgradeArgs", "How the operator replaces drivers on living nodes.", (DriverUpgrade,)),
+    Args("RolloutArgs", "How the pool's living nodes change in place.", (Rollout,)),
+    Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,)),
     Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),
     Args("UpgradeSettingsArgs", "How nodes are exchanged in an upgrade.", (UpgradeSettings,), "aks"),
     Args("KubeletConfigArgs", "Settings of the kubelets.", (KubeletConfig,), "aks"),
@@ -225,68 +223,34 @@ TYPES: Final = (
         lacks=("sharing",),
         more=(Row("sharing", "The name of a declaration.", Kind(flag().read, "str"), needed=True),),
     ),
-    Args("ChartSourceArgs", "Where a chart is fetched from: exactly one of the three.", (ChartSource,), "all"),
-    Args(
-        "OperatorSectionArgs",
-        "A stack file's section `operator`: the GPU operator.",
-        (OperatorSettings, ChartSettings),
-        "gpu-operator",
-    ),
-    Args(
-        "NodeFeatureDiscoverySectionArgs",
-        "A stack file's section `nodeFeatureDiscovery`.",
-        (NfdSettings, ChartSettings),
-        "node-feature-discovery",
-    ),
-    Args(
-        "PrometheusStackArgs",
-        "In the section `observability`: the chart kube-prometheus-stack.",
-        (ChartSettings,),
-        "kube-prometheus-stack",
-    ),
-    Args(
-        "AzureMonitorArgs",
-        "In the section `observability`: Azure's Managed Prometheus and Grafana.",
-        (AzureMonitorSettings,),
-        "all",
-    ),
-    Args(
-        "ObservabilitySectionArgs",
-        "A stack file's section `observability`: what is measured of the GPUs, and who reads it.",
-        (ObservabilitySettings,),
-        "all",
-    ),
-    Args(
-        "VerificationSectionArgs",
-        "A stack file's section `verification`: of the nodes, after a deploy.",
-        (VerificationSettings,),
-        "all",
-    ),
-    Args(
-        "RegistrySectionArgs",
-        "A stack file's section `registry`: a registry of one's own, from which all images come.",
-        (RegistrySettings,),
-        "all",
-    ),
-    Args("AcknowledgementArgs", "A replacement that somebody wants although it is protected.", (Acknowledgement,), "all"),
+    Args("ChartSourceArgs", "", (ChartSource,)),
+    Args("OperatorSectionArgs", "", (OperatorSettings, ChartSettings), "gpu-operator"),
+    Args("NodeFeatureDiscoverySectionArgs", "", (NfdSettings, ChartSettings), "node-feature-discovery"),
+    Args("PrometheusStackArgs", _STACK, (ChartSettings,), "kube-prometheus-stack"),
+    Args("AzureMonitorArgs", "", (AzureMonitorSettings,)),
+    Args("ObservabilitySectionArgs", "", (ObservabilitySettings,)),
+    Args("VerificationSectionArgs", "", (VerificationSettings,)),
+    Args("RegistrySectionArgs", "", (RegistrySettings,)),
+    Args("AcknowledgementArgs", "", (Acknowledgement,)),
 )
 
 
 MODE_TYPES: Final = (
-    Args("NeedsArgs", "What each pod needs; the plan holds it against the GPUs of every pool.", (Needs,), "all"),
-    Args("SlicesArgs", "How pods take turns.", (TimeSlicing,), "all"),
-    Args("SideBySideArgs", "How pods run side by side.", (Mps,), "all"),
+    Args("NeedsArgs", "What each pod needs; the plan holds it against the GPUs of every pool.", (Needs,)),
+    Args("SlicesArgs", "How pods take turns.", (TimeSlicing,)),
+    Args("SideBySideArgs", "How pods run side by side.", (Mps,)),
 )
 
 
 def args_text() -> str:
     """components/_args.py."""
-    return _HEAD + _RANGE + "".join(map(_type, TYPES)) + _TAIL
+    head = _HEAD.format(of="clusters, pools and other sections", names="TYPE_CHECKING, Any, NotRequired, TypedDict")
+    return head + _IMPORTS + _RANGE + "".join(map(_type, TYPES)) + _TAIL
 
 
 def mode_args_text() -> str:
     """components/_mode_args.py."""
-    return _MODES_HEAD + "".join(map(_type, MODE_TYPES))
+    return _HEAD.format(of="sharing modes", names="NotRequired, TypedDict") + "".join(map(_type, MODE_TYPES))
 
 
 def _type(args: Args) -> str:
@@ -295,7 +259,8 @@ def _type(args: Args) -> str:
     found += args.more
     required = [row for row in found if row.needed and not row.either]
     lines = [_key(row, args.platform) for row in (*required, *(row for row in found if row not in required))]
-    return f'\n\nclass {args.name}(TypedDict):\n    """{args.says}"""\n\n{"".join(lines)}'
+    says = args.says or str(args.of[0].__doc__).splitlines()[0]
+    return f'\n\nclass {args.name}(TypedDict):\n    """{says}"""\n\n{"".join(lines)}'
 
 
 def _of_any(written: list[Row], args: Args) -> list[Row]:
@@ -330,17 +295,17 @@ def reference_text() -> str:
     text = REFERENCE.read_text(encoding="utf-8")
     tables = {
         "cluster": _cluster(),
-        "sharing": _sharing(),
         "pools": _pools(),
-        "gpuModels": _models(),
-        "flavors": _section(DeclaredHardware, Flavor, platform="magnum"),
-        "acknowledged": _section(Acknowledgement),
-        "charts": _section(ChartSettings),
-        "operator": _section(OperatorSettings),
-        "nodeFeatureDiscovery": _section(NfdSettings),
-        "registry": _section(RegistrySettings),
-        "observability": _section(ObservabilitySettings),
-        "verification": _section(VerificationSettings),
+        "sharing": _table((TimeSlicing, "timeSlicing."), (Mps, "mps."), (Needs, "needs.")),
+        "gpuModels": _table((DeclaredModel, ""), (DeclaredMig, "mig."), (DeclaredProfile, "mig.profiles.<name>.")),
+        "flavors": _table((DeclaredHardware, ""), (Flavor, ""), platform="magnum"),
+        "acknowledged": _table((Acknowledgement, "")),
+        "charts": _table((ChartSettings, "")),
+        "operator": _table((OperatorSettings, "")),
+        "nodeFeatureDiscovery": _table((NfdSettings, "")),
+        "registry": _table((RegistrySettings, "")),
+        "observability": _table((ObservabilitySettings, "")),
+        "verification": _table((VerificationSettings, "")),
     }
     for mark, lines in tables.items():
         before, start, rest = text.partition(f"<!-- {mark}: written by python -m tests.generated -->\n")
@@ -375,28 +340,14 @@ def _pools() -> Iterator[str]:
             yield from _lines(settings, (platform,))
 
 
-def _sharing() -> Iterator[str]:
-    """The keys of the strategies that are read by rows, and of what pods need."""
-    yield from _section()
-    for settings, above in ((TimeSlicing, "timeSlicing."), (Mps, "mps."), (Needs, "needs.")):
-        yield from _keys(settings, "all", above)
-
-
-def _models() -> Iterator[str]:
-    """A model's keys, those of its MIG, and those of each profile."""
-    yield from _section(DeclaredModel)
-    yield from _keys(DeclaredMig, "all", "mig.")
-    yield from _keys(DeclaredProfile, "all", "mig.profiles.<name>.")
-
-
-def _section(*settings: type, platform: str = "all") -> Iterator[str]:
-    """The keys of a section that sets no property of a cloud."""
+def _table(*of: tuple[type, str], platform: str = "all") -> Iterator[str]:
+    """The keys of a section that sets no property of a cloud: of each class, and what stands before them."""
     yield from ("| key | meaning |", "|---|---|")
-    for one in settings:
-        yield from _keys(one, platform)
+    for settings, above in of:
+        yield from _keys(settings, platform, above)
 
 
-def _keys(settings: type, platform: str, above: str = "") -> Iterator[str]:
+def _keys(settings: type, platform: str, above: str) -> Iterator[str]:
     for row in rows(settings):
         yield f"| `{above}{row.key}` | {_meaning(row, platform)} |"
         if not isinstance(row.kind.type, str):

@@ -26,7 +26,7 @@ _REGION: Final = text(r"[a-z][a-z0-9]*", "an Azure region, e.g. westeurope")
 
 @dataclass(frozen=True)
 class AzureMonitorSettings:
-    """Azure Monitor's part of it. Without `grafana_admins` no Managed Grafana is made, since nobody could open it."""
+    """In the section `observability`: Azure's Managed Prometheus and Grafana."""
 
     workspace: str | None = row(
         "Id of an Azure Monitor workspace that is there; by default the stack makes one.",

@@ -249,7 +249,7 @@ class ChartSettings:
 
 @dataclass(frozen=True)
 class OperatorSettings:
-    """The GPU operator."""
+    """A stack file's section `operator`: the GPU operator."""
 
     driver: DriverOwner = row(
         "Who installs the driver on pools that do not say it: operator or preinstalled.",
@@ -292,7 +292,7 @@ class OperatorSettings:
 
 @dataclass(frozen=True)
 class NfdSettings:
-    """Node Feature Discovery."""
+    """A stack file's section `nodeFeatureDiscovery`."""
 
     install: bool | None = row(
         "False: the cluster has one already.",

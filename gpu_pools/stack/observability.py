@@ -90,7 +90,7 @@ def _read_stack_chart(section: Section, one: Row) -> ChartSettings | None:
 
 @dataclass(frozen=True)
 class ObservabilitySettings:
-    """How GPUs are observed."""
+    """A stack file's section `observability`: what is measured of the GPUs, and who reads it."""
 
     enabled: bool = False
     to: str = row(

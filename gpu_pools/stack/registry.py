@@ -39,7 +39,7 @@ def _password(section: Section, one: Row) -> str | None:
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Where images come from; without `mirror` from where their makers publish them."""
+    """A stack file's section `registry`: a registry of one's own, from which all images come."""
 
     mirror: str | None = row(
         "Its host, and a path below it.",

@@ -29,7 +29,7 @@ _LEAST_SECONDS: Final = 10
 
 @dataclass(frozen=True)
 class VerificationSettings:
-    """How nodes are verified."""
+    """A stack file's section `verification`: of the nodes, after a deploy."""
 
     enabled: bool = row("Whether nodes are verified; true where the section is there.", flag(), default=True)
     deadline_seconds: int = row(
