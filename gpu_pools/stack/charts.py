@@ -48,6 +48,7 @@ _REPOSITORIES: Final[Mapping[ChartName, str]] = {
     "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
     "kube-prometheus-stack": "https://prometheus-community.github.io/helm-charts",
 }
+#: Whose repositories these are, in words.
 _WHOSE: Final[Mapping[ChartName, str]] = {
     "gpu-operator": "NVIDIA's",
     "node-feature-discovery": "the project's",
