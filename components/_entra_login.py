@@ -11,7 +11,7 @@ from typing import Final
 
 import pulumi
 
-from gpu_pools.stack.entra import KUBELOGIN, EntraSettings, login_command
+from gpu_pools.platforms.aks.entra import KUBELOGIN, EntraSettings, login_command
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from . import _log

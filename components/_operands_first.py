@@ -65,7 +65,7 @@ def operand_hooks(
     shall = wanted(plan, planned)
     if kubeconfig is None or not (shall.driver or shall.chart or shall.pods):
         return []
-    known, context = once_known(kubeconfig), getattr(plan.settings.cluster, "context", None)
+    known, context = once_known(kubeconfig), plan.settings.cluster.context
 
     async def wait(change: pulumi.ResourceHookArgs) -> None:
         if not (content := known()):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pulumi
 
-from gpu_pools.stack.later import Later
+from gpu_pools.reading.later import Later
 
 
 def put_off(written: Any) -> Any:  # noqa: ANN401 - as it was written, in its shape

@@ -16,8 +16,7 @@ import pulumi
 
 from gpu_pools.plan.already_there import There, Wanted, found_in, layouts_in, of_layouts, refusals
 from gpu_pools.stack.adoption import REMEDY
-from gpu_pools.stack.clusters import AksSettings, ClusterSettings, ExistingSettings, MagnumSettings
-from gpu_pools.stack.placements import ExistingPlacement
+from gpu_pools.stack.cluster import Cluster
 from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError
 
@@ -32,21 +31,21 @@ _REFUSALS = (
 )
 
 
-def tells_of_another_owner(name: str, cluster: ClusterSettings) -> pulumi.ResourceHookBinding | None:
+def tells_of_another_owner(name: str, cluster: Cluster) -> pulumi.ResourceHookBinding | None:
     """Hooks for a namespace or release that may be there already.
 
     Args:
         name: unique among the hooks of the program.
         cluster: where it goes.
     """
-    if not (_was_there(cluster) or (isinstance(cluster, MagnumSettings) and cluster.driver == "capi-helm")):
+    if not (cluster.was_there or cluster.brings_operator):
         return None
     return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-another-owner", _tell)])
 
 
 def looks_for_another(
     name: str,
-    cluster: ClusterSettings,
+    cluster: Cluster,
     wanted: Wanted,
     reached: tuple[pulumi.Input[str] | None, str | None],
     hooks: pulumi.ResourceHookBinding | None,
@@ -61,7 +60,7 @@ def looks_for_another(
         hooks: those of `tells_of_another_owner`.
     """
     kubeconfig, context = reached
-    if hooks is None or kubeconfig is None or not _was_there(cluster):
+    if hooks is None or kubeconfig is None or not cluster.was_there:
         return hooks
     first = asks_first(f"{name}-already-there", kubeconfig, lambda content: _look(wanted, lambda: _workloads(content, context)))
     return pulumi.ResourceHookBinding.merge(hooks, pulumi.ResourceHookBinding(before_create=[first]))
@@ -82,7 +81,7 @@ def tells_of_layouts(
         hooks: the others.
     """
     kubeconfig, context = reached
-    selectors = [pool.placement.node_selector for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)]
+    selectors = [pool.placement.node_selector for pool in settings.pools if pool.placement.selects_nodes]
     if kubeconfig is None or not selectors:
         return hooks
 
@@ -97,10 +96,6 @@ def tells_of_layouts(
 
     first = asks_first(f"{name}-layouts", kubeconfig, tell)
     return pulumi.ResourceHookBinding.merge(hooks, pulumi.ResourceHookBinding(before_create=[first]))
-
-
-def _was_there(cluster: ClusterSettings) -> bool:
-    return isinstance(cluster, ExistingSettings) or bool(isinstance(cluster, AksSettings | MagnumSettings) and cluster.existing)
 
 
 def _look(wanted: Wanted, workloads: Callable[[], Iterator[There]]) -> None:

@@ -1,7 +1,7 @@
 """Raises the system pool of a cluster that the program makes, after its control plane and before its GPU pools.
 
-No resource of the stack is that pool, so hooks do it (gpu_pools/clouds/aks_system_pool.py says why, and what is asked). After an
-update of the cluster that has raised `kubernetesVersion`, Azure is asked how both are, and where the pool is behind it is sent
+No resource of the stack is that pool, so hooks do it (gpu_pools/platforms/aks/system_pool.py says why, and what is asked). After
+an update of the cluster that has raised `kubernetesVersion`, Azure is asked how both are, and where the pool is behind it is sent
 back as it was answered, with the control plane's version; then the deploy waits until Azure is done. The engine waits for such a
 hook before it goes on with what depends on the cluster. After a failure it stops; told to continue on errors it goes on, and
 then each GPU pool that would be made or raised stops. The next deploy finds the cluster up to date, so a GPU pool that is to be
@@ -19,9 +19,9 @@ from typing import Any, Final, TypeVar
 
 import pulumi
 
-from gpu_pools.clouds.aks_changes import SYSTEM_POOL
-from gpu_pools.clouds.aks_system_pool import Raise, due, left_to_others, raise_request, raised
-from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.platforms.aks.changes import SYSTEM_POOL
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.system_pool import Raise, due, left_to_others, raise_request, raised
 from gpu_pools.text import harmless
 
 from . import _log

@@ -1,8 +1,8 @@
 """AKS: a resource group, a managed cluster with a system pool, and GPU pools as agent pools of their own.
 
 Not managed here, and why: networks, identities, registries, log workspaces and groups of Entra ID, which a platform team owns
-elsewhere: they are named by id; the machines of the system pool once it is there (gpu_pools/clouds/aks_changes.py says why, and
-what is told instead; its version follows the control plane by hooks, components/_system_pool.py); node counts of autoscaled
+elsewhere: they are named by id; the machines of the system pool once it is there (gpu_pools/platforms/aks/changes.py says why,
+and what is told instead; its version follows the control plane by hooks, components/_system_pool.py); node counts of autoscaled
 pools, which belong to the autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is
 patched node by node.
 
@@ -18,19 +18,20 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import authorization, containerservice, resources
 
-from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes
-from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, subnets
-from gpu_pools.clouds.aks_properties import replacing
-from gpu_pools.clouds.aks_system_pool import announced, left_to_others
-from gpu_pools.clouds.aks_together import aks_cluster_warnings
 from gpu_pools.plan.aks_found import PRIVATE
-from gpu_pools.plan.aks_pool_inputs import Around, counts, kept_as_found, pool_inputs
 from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.platforms.aks.changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.entra import EntraSettings, user_kubeconfig
+from gpu_pools.platforms.aks.inputs import cluster_inputs, maintenance_windows, merged, subnets
+from gpu_pools.platforms.aks.options import Monitoring
+from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.aks.pool_inputs import Around, counts, kept_as_found, pool_inputs
+from gpu_pools.platforms.aks.properties import replacing
+from gpu_pools.platforms.aks.system_pool import announced, left_to_others
+from gpu_pools.platforms.aks.together import aks_cluster_warnings
+from gpu_pools.platforms.known import parse_cluster
 from gpu_pools.reading.fields import camel
-from gpu_pools.stack.aks_options import Monitoring
-from gpu_pools.stack.clusters import AksSettings, parse_cluster
-from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from . import _log

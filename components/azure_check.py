@@ -1,7 +1,7 @@
 """Holds a stack on AKS against its Azure before anything is made, also in a preview: what is missing comes all at once.
 
 Asks Azure's Resource Manager for what no function of the provider has (regions, sizes, zones, quotas, versions, addresses of
-subnets, reservations), everything at the same time; gpu_pools.clouds.azure_cloud judges. What cannot be asked (a fork without a
+subnets, reservations), everything at the same time; gpu_pools.platforms.aks.cloud judges. What cannot be asked (a fork without a
 login, a right that is missing, a service that is slow) stops nothing: a warning says what was not checked, and why.
 """
 
@@ -12,14 +12,14 @@ from typing import TypeVar
 
 import pulumi
 
-from gpu_pools.clouds import azure_answers as answers
-from gpu_pools.clouds.aks_machines import Machines, machines
-from gpu_pools.clouds.azure_answers import Azure, MadeCluster, Reservation, Size, Subnet, Version
-from gpu_pools.clouds.azure_cloud import judge
-from gpu_pools.clouds.azure_versions import default_version
-from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.plan.aks_found import too_old
-from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.platforms.aks import answers
+from gpu_pools.platforms.aks.answers import Azure, MadeCluster, Reservation, Size, Subnet, Version
+from gpu_pools.platforms.aks.cloud import judge
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.machines import Machines, machines
+from gpu_pools.platforms.aks.versions import default_version
+from gpu_pools.platforms.judgement import Judgement, Unread
 from gpu_pools.stack.pools import Pool
 from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError, Problem

@@ -15,10 +15,10 @@ from typing import Any
 import pulumi
 import yaml
 
+from gpu_pools.platforms.existing.cluster import ExistingSettings
 from gpu_pools.reading.fields import read
+from gpu_pools.reading.later import Later
 from gpu_pools.reading.section import Section
-from gpu_pools.stack.clusters import ExistingSettings
-from gpu_pools.stack.later import Later
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from ._args import ExistingClusterArgs

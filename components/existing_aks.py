@@ -6,17 +6,18 @@ preview of somebody who has not logged in knows nothing of the cluster, and warn
 
 import base64
 from collections.abc import Mapping
+from typing import cast
 
 import pulumi
 from pulumi_azure_native import authorization, containerservice
 
 from gpu_pools.plan.aks_found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
 from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.entra import EntraSettings, user_kubeconfig
+from gpu_pools.platforms.aks.existing import ExistingAks
 from gpu_pools.reading.fields import read
 from gpu_pools.reading.section import Section
-from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
-from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
@@ -106,8 +107,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
 
     def _check(self, stack: Settings, found: FoundCluster, generations: Mapping[str, str] | None) -> None:
         """Hold the stack against the cluster and the rest of Azure, and tell all problems at once."""
-        cluster = stack.cluster
-        assert isinstance(cluster, AksSettings)  # noqa: S101 - who is here has one
+        cluster = cast("AksSettings", stack.cluster)
         if problems := [*check_found(stack, found, stack_owner()), *problems_of(cluster, self, stack, generations)]:
             raise InvalidStackError(problems)
 

@@ -7,14 +7,16 @@ state: Magnum keeps none, and signs another certificate for whoever asks, so tha
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import pulumi
 from pulumi_openstack import containerinfra
 
-from gpu_pools.clouds.magnum_answers import AUTOSCALER, is_on
-from gpu_pools.clouds.magnum_found import OWNER_LABEL
-from gpu_pools.stack.clusters import MagnumSettings, parse_cluster
-from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
+from gpu_pools.platforms.known import parse_cluster
+from gpu_pools.platforms.magnum.answers import AUTOSCALER, is_on
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
+from gpu_pools.platforms.magnum.existing import BESIDE, ExistingMagnum
+from gpu_pools.platforms.magnum.found import OWNER_LABEL
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
@@ -124,8 +126,7 @@ def _settings(what: str, args: ExistingMagnumClusterArgs) -> MagnumSettings:
     section: dict[str, object] = {"platform": "magnum", **beside, "existing": keys}
     settings = parse_cluster(section, what, problems, complete=True)
     problems.raise_if_any()
-    assert isinstance(settings, MagnumSettings)  # noqa: S101 - the platform says so
-    return settings
+    return cast("MagnumSettings", settings)
 
 
 def _found(what: str, named: str, parent: pulumi.Resource) -> _Found | None:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_openstack import containerinfra
 
-from gpu_pools.clouds.magnum_drivers import limits_decide, worker_limits
 from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.plan.planned import PoolPlan
-from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
-from gpu_pools.stack.placements import MagnumPlacement
+from gpu_pools.platforms.known import parse_cluster
+from gpu_pools.platforms.magnum.cluster import MagnumSettings, MagnumTemplate
+from gpu_pools.platforms.magnum.drivers import limits_decide, worker_limits
+from gpu_pools.platforms.magnum.placement import MagnumPlacement
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs, MagnumPoolLike
@@ -269,7 +270,7 @@ def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, A
     pool, placement = planned.pool, cast("MagnumPlacement", planned.pool.placement)
     if pool.adopted:
         return _adopted_inputs(planned, placement)
-    labels = {**node_group_labels(planned, driver), **args.get("labels", {})}
+    labels = {**node_group_labels(planned, MagnumSettings(driver=cast("Any", driver))), **args.get("labels", {})}
     # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of
     # before does not fit, so that no such group could ever be resized. The lower one is Magnum's default, and written out: left
     # out, the plugin keeps that of a pool that was autoscaled before. Where the limits decide how many nodes there are, they

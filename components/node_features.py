@@ -15,7 +15,6 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from gpu_pools.plan.placing import labeller_daemon_set_spec, labeller_name, node_feature_rule, rule_name
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
-from gpu_pools.stack.placements import ExistingPlacement
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from ._args import ExistingPoolLike, PoolLike
@@ -223,7 +222,7 @@ def _alone(name: str, args: PoolLabelsArgs) -> Callable[[Any], PoolPlan]:
 
 def _selector(planned: PoolPlan, args: PoolLabelsArgs) -> dict[str, str]:
     placement = planned.pool.placement
-    own = dict(placement.node_selector) if isinstance(placement, ExistingPlacement) else {}
+    own = dict(placement.node_selector)
     return args.get("node_selector", own)
 
 

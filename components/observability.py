@@ -26,8 +26,8 @@ from gpu_pools.observing.objects import (
 )
 from gpu_pools.observing.prometheus_stack import NAMESPACE, prometheus_stack_values
 from gpu_pools.plan.planned import Plan
+from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.proof.verifier_pods import METRICS_LABEL
-from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import InvalidStackError, Problem
@@ -132,8 +132,8 @@ class Observability(pulumi.ComponentResource):
         # Loaded only where it is used: no other target needs Azure's SDK.
         from ._azure_monitor import AzureCluster, azure_monitor  # noqa: PLC0415
 
-        cluster = plan.settings.cluster
-        assert isinstance(cluster, AksSettings)  # noqa: S101 - all else is refused with the plan
+        # Whatever else is refused with the plan.
+        cluster = cast("AksSettings", plan.settings.cluster)
         there = cluster.existing
         given = AzureCluster(
             name=args.get("cluster_name") or (there.name if there else cluster.name),

@@ -1,7 +1,8 @@
 """Holds a stack on Magnum against its cloud before anything is made, also in a preview: what is missing comes all at once.
 
-Reads what the stack needs from Magnum, Nova, Glance and Neutron at the same time; gpu_pools.clouds.magnum_cloud judges. A cloud
-that cannot be asked (a fork without a login, a service that refuses) stops nothing: a warning says what was not checked, and why.
+Reads what the stack needs from Magnum, Nova, Glance and Neutron at the same time; gpu_pools.platforms.magnum.cloud judges. A
+cloud that cannot be asked (a fork without a login, a service that refuses) stops nothing: a warning says what was not checked,
+and why.
 """
 
 import re
@@ -12,8 +13,8 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from gpu_pools.clouds.judgement import Unread
-from gpu_pools.clouds.magnum_answers import (
+from gpu_pools.platforms.judgement import Unread
+from gpu_pools.platforms.magnum.answers import (
     Cloud,
     Free,
     Group,
@@ -25,9 +26,9 @@ from gpu_pools.clouds.magnum_answers import (
     Named,
     Template,
 )
-from gpu_pools.clouds.magnum_cloud import Need, judge, needs
-from gpu_pools.clouds.magnum_generations import Exchanged
-from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.platforms.magnum.cloud import Need, judge, needs
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
+from gpu_pools.platforms.magnum.generations import Exchanged
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier.api import MALFORMED

@@ -10,14 +10,12 @@ Nothing here depends on an output, so a preview shows every resource, also befor
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
 from gpu_pools.plan.document import plan_json
-from gpu_pools.plan.generations import exchanged, generations
 from gpu_pools.plan.placing import labeller_selector
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
@@ -26,20 +24,19 @@ from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
 from gpu_pools.proof.verifier_reports import no_reports, reports
 from gpu_pools.rendering.node_leaving import gives_back
 from gpu_pools.rendering.startup_taint import tainted_by
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.incidents import explained
 
 from . import _log
 from ._args import Cluster
+from ._clouds import CLOUDS, ClusterComponent, waiting
 from ._fixed_counts import require_nodes
 from ._known import known_args
 from ._options import child_options
-from ._outputs import put_back, put_off
+from ._outputs import put_off
 from ._pull_secret import pull_secret
 from ._recorded_objects import Stored, require_objects
-from ._rotation import old_nodes_emptied
 from ._section_args import (
     Acknowledged,
     FlavorsSection,
@@ -53,20 +50,16 @@ from ._section_args import (
 )
 from ._to_stack import in_stack_keys, located_in, sections_in, stack_config
 from .gpu_operator import GpuOperator
-from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs, pool_rule
+from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from .sharing import declare
 
 if TYPE_CHECKING:
-    from .aks import AksCluster, AksGpuNodePoolArgs
-    from .existing import ExistingCluster
+    from .aks import AksCluster
     from .existing_aks import ExistingAksCluster
-    from .existing_magnum import ExistingMagnumCluster
-    from .magnum import MagnumCluster, MagnumGpuNodePool, MagnumGpuNodePoolArgs
+    from .magnum import MagnumGpuNodePool
     from .observability import ObservabilityArgs
     from .smoke_test import SharingSmokeTestArgs
     from .verification import VerificationArgs, VerifierArgs
-
-    _Cluster = AksCluster | ExistingAksCluster | MagnumCluster | ExistingMagnumCluster | ExistingCluster
 
 
 class GpuPlatformArgs(TypedDict):
@@ -144,20 +137,13 @@ class GpuPlatform(pulumi.ComponentResource):
         #: The Kubernetes objects that belong to pools, for the check that the cluster still has them.
         self._objects: list[Stored] = []
         _warn(planned, self)
-        if isinstance(planned.settings.cluster, MagnumSettings):
-            from .openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
-
-            with located_in(what, places):
-                check_cloud(planned.settings.cluster, planned.settings.pools, self, exchanged(planned))
-        elif isinstance(planned.settings.cluster, AksSettings) and planned.settings.cluster.existing is None:
-            from .azure_check import check_cloud as check_azure  # noqa: PLC0415 - as above
-
-            with located_in(what, places):
-                check_azure(planned.settings.cluster, self, planned.settings, generations(planned))
+        cloud = CLOUDS[planned.platform]
+        with located_in(what, places):
+            cloud.ask(planned, self)
         declared = {} if planned.settings.imported else config[f"{NAMESPACE}:sharing"]
         for sharing, written in declared.items():
             declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
-        cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts), opts)
+        cluster = cloud.cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts), opts)
         self.verification = pulumi.Output.from_input(no_reports(imported=planned.settings.imported))
         if cluster.kubernetes is None:
             # What is only held is nothing but pools, and nothing of it is a change after an import.
@@ -183,7 +169,7 @@ class GpuPlatform(pulumi.ComponentResource):
         self,
         name: str,
         planned: Plan,
-        cluster: "_Cluster",
+        cluster: ClusterComponent,
         inside: pulumi.ResourceOptions,
         secret_sections: tuple[str, ...],
         config: Mapping[str, Any],
@@ -197,57 +183,13 @@ class GpuPlatform(pulumi.ComponentResource):
             observed: ObservabilityArgs = {"kubeconfig": cluster.kubeconfig, "secret_values": hidden}
             if planned.settings.observability.azure_reads:
                 observed |= _of_azure(cast("AksCluster | ExistingAksCluster", cluster), own=cluster.resource is not None)
-            self._observability(name, planned, _after(inside, [operator]), observed)
+            self._observability(name, planned, waiting(inside, [operator]), observed)
         if planned.settings.verification.enabled:
-            self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
+            self.verification = self._verification(name, planned, waiting(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
-            left = self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
+            left = self._keys_left(name, planned, waiting(inside, [made for several in pools.values() for made in several]))
             require_nodes(planned, [left.id], _reached(planned, cluster.kubeconfig), _groups(planned, pools))
         require_objects(self._objects, _reached(planned, cluster.kubeconfig))
-
-    def _cluster(
-        self,
-        name: str,
-        planned: Plan,
-        section: Mapping[str, Any],
-        opts: pulumi.ResourceOptions,
-        given: pulumi.ResourceOptions | None,
-    ) -> "_Cluster":
-        # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
-        args, settings = cast("Any", section), planned.settings.cluster
-        # Protected as declared, unless an acknowledgement lifts it.
-        if isinstance(settings, AksSettings) and settings.existing:
-            from .existing_aks import ExistingAksCluster, existing_aks_args  # noqa: PLC0415
-
-            return ExistingAksCluster(
-                name,
-                existing_aks_args(settings.existing),
-                opts,
-                stack=planned.settings,
-                inside=not planned.settings.imported,
-                generations=generations(planned),
-            )
-        if isinstance(settings, AksSettings):
-            from .aks import AksCluster  # noqa: PLC0415
-
-            # Azure was asked already, together with the pools.
-            return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
-        if isinstance(settings, MagnumSettings) and settings.existing:
-            from .existing_magnum import ExistingMagnumCluster  # noqa: PLC0415
-
-            return ExistingMagnumCluster(
-                name, args, opts, planned=replace(settings, check_cloud=False), inside=not planned.settings.imported
-            )
-        if isinstance(settings, MagnumSettings):
-            from .magnum import MagnumCluster  # noqa: PLC0415
-
-            # The cloud was asked already, together with the pools.
-            return MagnumCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
-        from .existing import ExistingCluster, given_provider  # noqa: PLC0415
-
-        if provider := given_provider(settings.kubeconfig, settings.kubeconfig_content, given):
-            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(provider=provider))
-        return ExistingCluster(name, args, opts, planned=settings)
 
     def _operator(
         self,
@@ -258,14 +200,14 @@ class GpuPlatform(pulumi.ComponentResource):
         kubeconfig: pulumi.Output[str],
     ) -> GpuOperator:
         reached: Any = {"kubeconfig": kubeconfig}
-        if context := getattr(planned.settings.cluster, "context", None):
+        if context := planned.settings.cluster.context:
             reached["context"] = context
         before: list[pulumi.Resource] = []
         if not planned.settings.nfd.adopted:
             hidden = "nodeFeatureDiscovery" in secret_sections
             before = [NodeFeatureDiscovery(f"{name}-nfd", reached | {"secret_values": hidden}, inside, planned=planned)]
         hidden = "operator" in secret_sections
-        return GpuOperator(f"{name}-operator", reached | {"secret_values": hidden}, _after(inside, before), planned=planned)
+        return GpuOperator(f"{name}-operator", reached | {"secret_values": hidden}, waiting(inside, before), planned=planned)
 
     def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """What must be there before the pools' first nodes, so that they register with the startup taint."""
@@ -279,28 +221,25 @@ class GpuPlatform(pulumi.ComponentResource):
         self,
         name: str,
         planned: Plan,
-        cluster: "_Cluster",
+        cluster: ClusterComponent,
         operator: GpuOperator,
         inside: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
         """Pool -> what makes its nodes what they are."""
-        after_operator = _after(inside, [operator, *self._startup_taint(name, planned, inside)])
+        after_operator = waiting(inside, [operator, *self._startup_taint(name, planned, inside)])
         made = self._cloud_pools(name, planned, cluster, after_operator)
-        # On AKS labels are the agent pools' own business.
-        for pool in planned.pools if not isinstance(planned.settings.cluster, AksSettings) else ():
+        # Where the cloud's pools set labels, nobody else does.
+        for pool in planned.pools if not planned.settings.cluster.labels_nodes else ():
             group = next((one for one in made[pool.name] if pool.generation), None)
             made[pool.name].append(self._pool_labels(name, planned, pool, after_operator, group))
         return made
 
     def _cloud_pools(
-        self, name: str, planned: Plan, cluster: "_Cluster", opts: pulumi.ResourceOptions
+        self, name: str, planned: Plan, cluster: ClusterComponent, opts: pulumi.ResourceOptions
     ) -> dict[str, list[pulumi.Resource]]:
         """What the cloud has of each pool: an agent pool, a node group, or nothing."""
         made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
-        if isinstance(planned.settings.cluster, AksSettings):
-            self._aks_pools(name, planned, cast("AksCluster | ExistingAksCluster", cluster), opts, made)
-        if isinstance(planned.settings.cluster, MagnumSettings):
-            self._node_groups(name, planned, cast("MagnumCluster | ExistingMagnumCluster", cluster), opts, made)
+        CLOUDS[planned.platform].pools(name, planned, cluster, opts, made, self._objects)
         return made
 
     def _keys_left(self, name: str, planned: Plan, opts: pulumi.ResourceOptions) -> DaemonSet:
@@ -314,7 +253,7 @@ class GpuPlatform(pulumi.ComponentResource):
         # Loaded only where it is used, as the clouds are.
         from .observability import Observability  # noqa: PLC0415
 
-        if context := getattr(planned.settings.cluster, "context", None):
+        if context := planned.settings.cluster.context:
             reached["context"] = context
         Observability(f"{name}-observability", reached, opts, planned=planned)
 
@@ -333,7 +272,7 @@ class GpuPlatform(pulumi.ComponentResource):
         from .verification import Verification, Verifier, deployed_program  # noqa: PLC0415
 
         reached: VerifierArgs = {"kubeconfig": kubeconfig}
-        if context := getattr(planned.settings.cluster, "context", None):
+        if context := planned.settings.cluster.context:
             reached["context"] = context
         if planned.settings.registry.username:
             reached["registry"] = config[f"{NAMESPACE}:registry"]
@@ -350,7 +289,7 @@ class GpuPlatform(pulumi.ComponentResource):
             args: VerificationArgs = {"pool": pool, "program": verifier.program, "kubeconfig": kubeconfig}
             if reached.get("rollout"):
                 args["changer"] = verifier.changer
-            after = _after(opts, [verifier, *made])
+            after = waiting(opts, [verifier, *made])
             proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=planned, group=groups.get(pool))
             self._objects += proven[pool].objects
         if planned.settings.verification.smoke_test:
@@ -363,77 +302,13 @@ class GpuPlatform(pulumi.ComponentResource):
         from .smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
 
         namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
-        after = _after(opts, [namespace])
+        after = waiting(opts, [namespace])
         pulling = pull_secret(f"{name}-smoke-test", SMOKE_TEST_NAMESPACE, planned.settings.registry, after)
         for pool, verification in proven.items():
             args: SharingSmokeTestArgs = {"pool": pool, "namespace": SMOKE_TEST_NAMESPACE}
             SharingSmokeTest(
-                f"{name}-{pool}-smoke-test", args, _after(opts, [verification, namespace, *pulling]), planned=planned
+                f"{name}-{pool}-smoke-test", args, waiting(opts, [verification, namespace, *pulling]), planned=planned
             )
-
-    def _aks_pools(
-        self,
-        name: str,
-        planned: Plan,
-        cluster: "AksCluster | ExistingAksCluster",
-        opts: pulumi.ResourceOptions,
-        made: Mapping[str, list[pulumi.Resource]],
-    ) -> None:
-        from .aks import AksGpuNodePool  # noqa: PLC0415
-        from .existing_aks import ExistingAksCluster  # noqa: PLC0415
-
-        settings = cast("AksSettings", planned.settings.cluster)
-        args: AksGpuNodePoolArgs = {
-            "cluster_name": cluster.cluster_name,
-            "resource_group_name": cluster.resource_group_name,
-            "tags": put_back(dict(settings.tags)),
-        }
-        if (network := settings.options.network) is not None:
-            args |= cast(
-                "Any", {key: value for key in ("node_subnet", "pod_subnet") if (value := put_back(getattr(network, key)))}
-            )
-        if settings.kubernetes_version is not None:
-            args["kubernetes_version"] = settings.kubernetes_version
-        for pool in planned.pools:
-            of_pool = cluster.pool_args(pool, args) if isinstance(cluster, ExistingAksCluster) else args
-            before: list[pulumi.Resource] = []
-            if pool.pool.exchange == "inPlace":
-                reached = (cluster.kubeconfig, None)
-                before = [old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, [])]
-            group = AksGpuNodePool(f"{name}-{pool.name}", of_pool, _after(opts, before), planned=pool)
-            made[pool.name].append(group)
-
-    def _node_groups(
-        self,
-        name: str,
-        planned: Plan,
-        cluster: "MagnumCluster | ExistingMagnumCluster",
-        opts: pulumi.ResourceOptions,
-        made: Mapping[str, list[pulumi.Resource]],
-    ) -> None:
-        from .existing_magnum import ExistingMagnumCluster  # noqa: PLC0415
-        from .magnum import MagnumGpuNodePool  # noqa: PLC0415
-
-        settings = cast("MagnumSettings", planned.settings.cluster)
-        args: MagnumGpuNodePoolArgs = {
-            "cluster_id": cluster.cluster_id,
-            "magnum_driver": str(settings.driver),
-            "autoscaling": settings.autoscales,
-        }
-        if isinstance(cluster, ExistingMagnumCluster):
-            args = cluster.pool_args(args)
-        groups: list[pulumi.Resource] = []
-        for pool in planned.pools:
-            before = [*groups]
-            if pool.generation:
-                before.append(pool_rule(f"{name}-{pool.name}-rule", pool, settings.driver, opts))
-                self._objects.append(Stored(before[-1]))
-            if pool.pool.exchange == "inPlace":
-                reached = (cluster.kubeconfig, None)
-                before.append(old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, []))
-            group = MagnumGpuNodePool(f"{name}-{pool.name}", args, _after(opts, before), planned=pool)
-            groups.append(group)
-            made[pool.name].append(group)
 
     def _pool_labels(
         self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions, group: pulumi.Resource | None
@@ -442,7 +317,7 @@ class GpuPlatform(pulumi.ComponentResource):
         args: PoolLabelsArgs = {
             "namespace": OPERATOR_NAMESPACE,
             "node_selector": labeller_selector(settings, pool),
-            "magnum_driver": str(getattr(settings, "driver", "")),
+            "magnum_driver": str(settings.driver or ""),
             "tolerations": [dict(toleration) for toleration in planned.tolerations],
             "image": planned.settings.nfd.labeller_image,
         }
@@ -458,24 +333,17 @@ def _group_name(group: pulumi.Resource) -> pulumi.Output[str]:
 
 def _groups(planned: Plan, made: Mapping[str, list[pulumi.Resource]]) -> dict[str, pulumi.Output[str]]:
     """Of each pool with `replace` on Magnum what its group is called."""
-    if not isinstance(planned.settings.cluster, MagnumSettings):
-        return {}
-    return {pool.name: _group_name(made[pool.name][0]) for pool in planned.pools if pool.generation}
+    return CLOUDS[planned.platform].group_names(planned, made)
 
 
 def _reached(planned: Plan, kubeconfig: pulumi.Output[str]) -> tuple[pulumi.Output[str], str | None]:
-    return kubeconfig, getattr(planned.settings.cluster, "context", None)
+    return kubeconfig, planned.settings.cluster.context
 
 
 def _put_off(args: Mapping[str, Any]) -> dict[str, Any]:
     """The sections, with texts for Outputs where these are only placed: cluster, pools and registry."""
     placed = {"cluster", "pools", "registry"}
     return {key: put_off(value) if key.rpartition(":")[2] in placed else value for key, value in args.items()}
-
-
-def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:
-    """The same options, waiting for something."""
-    return pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=before))
 
 
 def _of_azure(cluster: "AksCluster | ExistingAksCluster", *, own: bool) -> "ObservabilityArgs":

@@ -163,7 +163,10 @@ def declare(
     """
     needs = {"needs": written["needs"]} if "needs" in written else {}
     ((strategy, settings),) = ((key, value) for key, value in written.items() if key != "needs")
-    return SharingDeclaration(name, {**(settings or {}), **needs}, opts, planned=planned, strategy=strategy)
+    # A mode without a class of its own is declared by a stack file only.
+    kind = _CLASSES.get(strategy, SharingDeclaration)
+    more = {} if strategy in _CLASSES else {"strategy": strategy}
+    return kind(name, {**(settings or {}), **needs}, opts, planned=planned, **more)
 
 
 def _checked(written: Mapping[str, Any], what: str) -> Sharing:
@@ -173,6 +176,7 @@ def _checked(written: Mapping[str, Any], what: str) -> Sharing:
     return cast("Sharing", declaration)
 
 
+_CLASSES: dict[str, type[SharingDeclaration]] = {"exclusive": Exclusive, "timeSlicing": TimeSlicing, "mps": Mps, "mig": Mig}
 _ARGUMENTS: dict[str, type] = {
     "Exclusive": ExclusiveArgs,
     "TimeSlicing": TimeSlicingArgs,

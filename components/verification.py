@@ -297,7 +297,7 @@ class Verification(pulumi.ComponentResource):
         args = known_args(what, args, VerificationArgs)
         plan = plan_of(what, planned, cast("Any", args))
         of_pool = pool_of(what, plan, args["pool"])
-        if of_pool.generation and of_pool.platform == "magnum" and group is None:
+        if of_pool.generation and plan.settings.cluster.has_node_groups and group is None:
             raise InvalidStackError([_no_group(what)])
         # Told as an input, so that whoever judges the program sees which pool it is of (policies/rules/organisation.py).
         super().__init__("gpu-pools:index:Verification", name, {"pool": of_pool.name}, opts)
@@ -364,7 +364,7 @@ class Verification(pulumi.ComponentResource):
         self.proof = proven[0]
         if planned is None and (kubeconfig := args.get("kubeconfig")) is not None:
             named = {of_pool.name: group} if group is not None else {}
-            context = getattr(plan.settings.cluster, "context", None)
+            context = plan.settings.cluster.context
             require_nodes(plan, [self.proof.id], (kubeconfig, context), named, of_pool.name)
             require_objects(self.objects, (kubeconfig, context))
         written = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
@@ -388,7 +388,7 @@ def _reached(what: str, plan: Plan, args: VerificationArgs) -> tuple[pulumi.Inpu
     if (kubeconfig := args.get("kubeconfig")) is None:
         message = "nobody said how to reach the cluster, to drain the old pool"
         raise InvalidStackError([Problem(what, message, "kubeconfig", "Give the cluster's kubeconfig.")])
-    return kubeconfig, getattr(plan.settings.cluster, "context", None)
+    return kubeconfig, plan.settings.cluster.context
 
 
 def _reference(kind: str, name: str = ROLE) -> Any:  # noqa: ANN401 - an input type of the SDK

@@ -1,7 +1,7 @@
 """Reads the types of azure-native's SDK off its text: what a managed cluster, an agent pool and a maintenance window may have.
 
-Written to gpu_pools/stack/azure_native.json by `python -m tests.generated`: the core holds `properties:` of a stack file against
-it without Pulumi, the sandbox's stand-in every request. tests/components/test_fields.py holds the file to the SDK.
+Written to gpu_pools/platforms/aks/azure_native.json by `python -m tests.generated`: the core holds `properties:` of a stack file
+against it without Pulumi, the sandbox's stand-in every request. tests/components/test_fields.py holds the file to the SDK.
 """
 
 from __future__ import annotations

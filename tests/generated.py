@@ -12,38 +12,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.clouds import aks_properties
+from gpu_pools.platforms.aks import properties as aks_properties
+from gpu_pools.platforms.aks.access import ApiServer, Identity, KubeletIdentity
+from gpu_pools.platforms.aks.cluster import AksSettings, SystemPool
+from gpu_pools.platforms.aks.entra import EntraSettings
+from gpu_pools.platforms.aks.existing import ExistingAks
+from gpu_pools.platforms.aks.network import LoadBalancer, Network
+from gpu_pools.platforms.aks.options import AksClusterOptions, KeyVaultSecrets, Monitoring
+from gpu_pools.platforms.aks.placement import AksPlacement, Spot
+from gpu_pools.platforms.aks.pool_options import AksPoolOptions, KubeletConfig, LinuxOsConfig, UpgradeSettings
+from gpu_pools.platforms.aks.upkeep import Autoscaler, Maintenance, Upgrades, Window
+from gpu_pools.platforms.existing.cluster import ExistingSettings
+from gpu_pools.platforms.existing.placement import ExistingPlacement
+from gpu_pools.platforms.known import PLATFORMS
+from gpu_pools.platforms.magnum.cluster import BootVolume, MagnumOptions, MagnumSettings, MagnumTemplate
+from gpu_pools.platforms.magnum.existing import BESIDE, ExistingMagnum
+from gpu_pools.platforms.magnum.placement import MagnumPlacement
 from gpu_pools.reading.fields import Kind, Row, flag, on, rows, snake
 from gpu_pools.sharing.mps import Mps
 from gpu_pools.sharing.needs import Needs
 from gpu_pools.sharing.time_slicing import TimeSlicing
 from gpu_pools.stack.acknowledged import Acknowledgement
-from gpu_pools.stack.aks_access import ApiServer, Identity, KubeletIdentity
-from gpu_pools.stack.aks_network import LoadBalancer, Network
-from gpu_pools.stack.aks_options import AksClusterOptions, KeyVaultSecrets, Monitoring
-from gpu_pools.stack.aks_pools import AksPoolOptions, KubeletConfig, LinuxOsConfig, UpgradeSettings
-from gpu_pools.stack.aks_upkeep import Autoscaler, Maintenance, Upgrades, Window
 from gpu_pools.stack.azure_monitor import AzureMonitorSettings
 from gpu_pools.stack.charts import ChartSettings, ChartSource, NfdSettings, OperatorSettings
-from gpu_pools.stack.clusters import (
-    CLUSTERS,
-    PLATFORMS,
-    AksSettings,
-    BootVolume,
-    ExistingSettings,
-    MagnumOptions,
-    MagnumSettings,
-    MagnumTemplate,
-    SystemPool,
-)
 from gpu_pools.stack.driver_upgrade import DriverUpgrade
-from gpu_pools.stack.entra import EntraSettings
-from gpu_pools.stack.existing_aks import ExistingAks
-from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
 from gpu_pools.stack.gpu_models import DeclaredMig, DeclaredModel, DeclaredProfile
 from gpu_pools.stack.node_hardware import DeclaredHardware, Flavor
 from gpu_pools.stack.observability import ObservabilitySettings
-from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
 from gpu_pools.stack.registry import RegistrySettings
 from gpu_pools.stack.rollout import Rollout, RolloutWindow
@@ -61,7 +56,7 @@ MODE_ARGS: Final = ROOT / "components" / "_mode_args.py"
 SCHEMA: Final = ROOT / "components" / "schema.json"
 PAGES: Final = ROOT / "docs" / "reference" / "components"
 PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
-AZURE: Final = ROOT / "gpu_pools" / "stack" / "azure_native.json"
+AZURE: Final = ROOT / "gpu_pools" / "platforms" / "aks" / "azure_native.json"
 REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
 
 _HEAD: Final = '''"""The types of the arguments of {of}.
@@ -320,7 +315,7 @@ _COLUMNS: Final = ("| key | platform | meaning | sets | a change |", "|---|---|-
 def _cluster() -> Iterator[str]:
     yield from _COLUMNS
     yield "| `platform` | all | *required*: `aks`, `magnum` or `existing` | | |"
-    for platform, settings in CLUSTERS.items():
+    for platform, settings in ((name, one.cluster) for name, one in PLATFORMS.items()):
         yield from _lines(settings, (platform,))
         if settings is AksSettings:
             yield from _lines(AksClusterOptions, (platform,))
@@ -330,7 +325,7 @@ def _cluster() -> Iterator[str]:
 
 def _pools() -> Iterator[str]:
     yield from _COLUMNS
-    yield from _lines(Pool, PLATFORMS)
+    yield from _lines(Pool, tuple(PLATFORMS))
     for platform, placed in (
         ("aks", (AksPlacement, *POOL_CLASSES)),
         ("magnum", (MagnumPlacement,)),
@@ -391,7 +386,7 @@ def _told(value: str | Mapping[str, str], platforms: list[str], quote: str = "")
 
 _PROPERTIES_HEAD: Final = """# Properties of AKS: what a change does
 
-Written by `python -m tests.generated` from [the data](../../gpu_pools/clouds/aks_properties.yaml).
+Written by `python -m tests.generated` from [the data](../../gpu_pools/platforms/aks/properties.yaml).
 
 | word | what happens |
 |---|---|
@@ -492,7 +487,7 @@ def _schema_type(one: Mapping[str, Any]) -> str:
 
 
 def azure_text() -> str:
-    """gpu_pools/stack/azure_native.json, a line for each type."""
+    """gpu_pools/platforms/aks/azure_native.json, a line for each type."""
     found = azure_types()
     lines = [f'{{"version": {json.dumps(found["version"])}']
     for key in ("types", "enums"):

@@ -18,21 +18,16 @@ from gpu_pools.adopting.documents import as_inputs, flat, refused, text_of, unkn
 from gpu_pools.adopting.pools import majority, planned_alone, put_in
 from gpu_pools.adopting.sharing import WHOLE, by_azure, gpus_of, shared_as
 from gpu_pools.adopting.surroundings import attach
-from gpu_pools.clouds.aks_properties import known_of
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import model
 from gpu_pools.plan.aks_found import OWNER_TAG
-from gpu_pools.plan.aks_pool_inputs import OF_OTHERS, PLACE, Around, kept_as_found, pool_inputs
+from gpu_pools.platforms.aks.azure_types import version
+from gpu_pools.platforms.aks.labels import AKS_SPOT_TAINT, label_refused_by_aks
+from gpu_pools.platforms.aks.pool_inputs import OF_OTHERS, PLACE, Around, kept_as_found, pool_inputs
+from gpu_pools.platforms.aks.pool_options import AksPoolOptions
+from gpu_pools.platforms.aks.properties import known_of
 from gpu_pools.reading.fields import on, rows
-from gpu_pools.stack.aks_pools import AksPoolOptions
-from gpu_pools.stack.azure_types import version
-from gpu_pools.stack.kubernetes_names import (
-    AKS_SPOT_TAINT,
-    DEVICE_PLUGIN_CONFIG_LABEL,
-    MIG_CONFIG_LABEL,
-    POOL_LABEL,
-    label_refused_by_aks,
-)
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import Problem, show
 from gpu_pools.text.nested import at, leaves
 
@@ -213,7 +208,7 @@ def _check_pools(pools: Sequence[Mapping[str, Any]], which: _Cluster) -> None:
 
 
 def _check_managed(pools: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a cluster in which AKS brings driver and device plugin, as the deploy does (gpu_pools/clouds/azure_cloud.py)."""
+    """Refuse a cluster in which AKS brings driver and device plugin, as the deploy does (gpu_pools/platforms/aks/cloud.py)."""
     problems = [
         Problem(
             f"pool {show(one.get('name', index))}",

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
-from gpu_pools.stack import azure_types
+from gpu_pools.platforms.aks import azure_types
 from gpu_pools.stack.stack_file import STANDARD_INPUT
 from gpu_pools.text.errors import Problem, show
 from gpu_pools.text.files import read_text

@@ -17,7 +17,7 @@ from gpu_pools.adopting.documents import text_of
 from gpu_pools.adopting.pools import planned_alone, put_in
 from gpu_pools.adopting.sharing import gpus_of, shared_as
 from gpu_pools.adopting.surroundings import attach
-from gpu_pools.stack.clusters import NODE_GROUP_LABELS, MagnumDriver
+from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS, MagnumDriver
 from gpu_pools.text.errors import Problem, show
 
 if TYPE_CHECKING:

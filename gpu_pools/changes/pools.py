@@ -16,7 +16,6 @@ from gpu_pools.changes.resource_types import POOL_TYPES
 from gpu_pools.mig.change import change
 from gpu_pools.plan.generations import pool_called
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
-from gpu_pools.stack.placements import ExistingPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -154,7 +153,7 @@ def pool_changes(
 
 def _name_now(pool: PoolPlan, new: Mapping[str, PoolPlan]) -> str:
     """What a pool of nodes that are there already is called now, if another one selects just these; else as it was."""
-    if pool.name in new or not isinstance(pool.pool.placement, ExistingPlacement):
+    if pool.name in new or not pool.pool.placement.selects_nodes:
         return pool.name
     return next((name for name, other in new.items() if other.pool.placement == pool.pool.placement), pool.name)
 
@@ -239,11 +238,11 @@ def _on_nodes(before: PoolPlan, after: PoolPlan, gpus: tuple[GpuChange, ...]) ->
 
 
 def _comes(pool: PoolPlan) -> str:
-    return "joined" if isinstance(pool.pool.placement, ExistingPlacement) else "created"
+    return "joined" if pool.pool.placement.selects_nodes else "created"
 
 
 def _goes(pool: PoolPlan | None) -> str:
-    return "left" if pool and isinstance(pool.pool.placement, ExistingPlacement) else "deleted"
+    return "left" if pool and pool.pool.placement.selects_nodes else "deleted"
 
 
 def _loses_nodes(before: PoolPlan, after: PoolPlan) -> bool:
@@ -263,7 +262,7 @@ def _gpu_changes(before: PoolPlan, after: PoolPlan) -> Iterator[GpuChange]:
             key = tuple(sorted(old.instances.items())), tuple(sorted(new.instances.items()))
             kinds.setdefault(key, []).append(new.index)
     for (was, becomes), indices in kinds.items():
-        yield GpuChange(tuple(indices), change(model, dict(was), dict(becomes), platform=after.platform))
+        yield GpuChange(tuple(indices), change(model, dict(was), dict(becomes), virtual=after.pool.placement.is_virtual))
 
 
 def _resources(before: PoolPlan | None, after: PoolPlan | None) -> Iterator[ResourceChange]:

@@ -47,7 +47,7 @@ def turns(pool: PoolChange, *, gives_back: bool = False) -> Iterator[str]:
 
 
 def _becomes(name: str, before: PoolPlan, after: PoolPlan) -> Iterator[str]:
-    whose = "AKS" if after.platform == "aks" else "NFD"
+    whose = after.pool.placement.labelled_by
     yield (
         f"{whose} takes the labels of `{name}` away, and each node's verifier puts them back: between the two a node's device "
         "plugin serves its default config, by which running pods keep what they have and no new one gets a share."

@@ -25,8 +25,6 @@ from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, brought, driver_pod_va
 from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, turn_seconds, turns
 from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.version_steps import operator_step
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.nested import at, leaves
 
 if TYPE_CHECKING:
@@ -121,11 +119,7 @@ def upkeep(before: Plan | None, after: Plan, replaced: Collection[str] = ()) -> 
 def _kubernetes(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
     old, new = before.settings.cluster, after.settings.cluster
     names = tuple(pool.name for pool in stay)
-    if (
-        isinstance(old, AksSettings)
-        and isinstance(new, AksSettings)
-        and new.kubernetes_version not in (None, old.kubernetes_version)
-    ):
+    if old.platform == new.platform and new.kubernetes_version not in (None, old.kubernetes_version):
         # Left out it stays what it is: Azure's own default is for new clusters.
         was = old.kubernetes_version or "Azure's own"
         follow = tuple(pool for pool in stay if "orchestratorVersion" not in rolling_options(pool))
@@ -133,7 +127,7 @@ def _kubernetes(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterat
         names = tuple(pool.name for pool in follow)
         happens = " ".join(filter(None, (happens, _skew(before, str(new.kubernetes_version)))))
         yield Upkeep("Kubernetes", was, str(new.kubernetes_version), (), names, "upgraded" if follow else "", happens)
-    if isinstance(old, MagnumSettings) and isinstance(new, MagnumSettings) and _template(old) != _template(new):
+    if old.platform == new.platform and old.template_of_nodes != new.template_of_nodes:
         happens = "Magnum upgrades the cluster in place; in which order, and whether nodes are drained, is its driver's."
         yield Upkeep("the cluster template", "", "", (), names, "upgraded", happens)
 
@@ -162,12 +156,8 @@ def _pool_options(before: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
             yield Upkeep(what, old_value, new_value, (), (pool.name,), "upgraded", _NODE_BY_NODE)
 
 
-def _template(cluster: MagnumSettings) -> tuple[object, object]:
-    return cluster.template, cluster.template_id
-
-
 def _surge(stay: tuple[PoolPlan, ...]) -> str:
-    spot = [pool.name for pool in stay if isinstance(pool.pool.placement, AksPlacement) and pool.pool.placement.spot]
+    spot = [pool.name for pool in stay if pool.pool.placement.is_spot]
     surging = [pool for pool in stay if pool.name not in spot]
     sentences = [
         "The control plane first, then every node of every pool: AKS drains one after the other and gives it a new image."

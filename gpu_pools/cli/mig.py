@@ -17,6 +17,7 @@ from gpu_pools.mig.change import change
 from gpu_pools.mig.geometry import place
 from gpu_pools.mig.layouts import document, doubts, views
 from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
+from gpu_pools.platforms.known import PLATFORMS
 from gpu_pools.stack.node_hardware import allowed_models, meant_models
 from gpu_pools.stack.settings import parse_gpu_models
 from gpu_pools.stack.stack_file import read_stack_file
@@ -54,7 +55,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     changed.add_argument("model", help="as for layouts")
     changed.add_argument("before", metavar="FROM", help="a layout such as 3g.40gb:1,2g.20gb:2, or none: MIG is off")
     changed.add_argument("after", metavar="TO", help="a layout, or none")
-    changed.add_argument("--platform", choices=("aks", "magnum", "existing"), help="where the node runs; decides about reboots")
+    changed.add_argument("--platform", choices=tuple(PLATFORMS), help="where the node runs; decides about reboots")
     changed.add_argument("--stack", metavar="STACKFILE", help="as for layouts")
     changed.add_argument("--json", action="store_true", help="print JSON for machines")
     changed.set_defaults(run=_change)
@@ -86,7 +87,9 @@ def _change(options: argparse.Namespace) -> int:
     after = parse_layout(gpu, options.after, "TO", problems)
     if before is None or after is None:
         return _refuse(problems, as_json=options.json)
-    changed = change(gpu, before, after, platform=options.platform)
+    changed = change(
+        gpu, before, after, virtual=bool(options.platform) and PLATFORMS[options.platform].cluster.machines_are_virtual
+    )
     if options.json:
         print(json.dumps({"model": gpu.key, "platform": options.platform, **changed.as_json()}, indent=2))
     else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.drift.paths import MISSING, SECRET, Nothing, Step, steps_of, text_of, value_at
-from gpu_pools.stack import azure_types
+from gpu_pools.platforms.aks import azure_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

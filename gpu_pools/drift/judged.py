@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.clouds.aks_properties import known_of
 from gpu_pools.drift.differences import CLUSTER, POOL, differences
 from gpu_pools.drift.own_changes import Rule, rule_of
 from gpu_pools.drift.paths import MISSING
 from gpu_pools.drift.programmed import Programmed
+from gpu_pools.platforms.aks.properties import known_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-#: AKS and Magnum make the cluster; an existing one is only used.
-Platform = Literal["aks", "magnum", "existing"]
+#: The value of ``platform`` in a stack file; gpu_pools/platforms has one folder for each.
+Platform = str

@@ -11,11 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.hardware.azure_sizes import size
 from gpu_pools.reading.image_names import read_image_name
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
-from gpu_pools.stack.clusters import ExistingSettings
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.verification import DEFAULT_IMAGE, DEFAULT_SMOKE_TEST_IMAGE
 
 if TYPE_CHECKING:
@@ -65,7 +62,7 @@ def placed_images(settings: Settings) -> tuple[PlacedImage, ...]:
     """The images of a stack."""
     verification = settings.verification
     architectures = frozenset(filter(None, map(_architecture, settings.pools)))
-    cleans = isinstance(settings.cluster, ExistingSettings)
+    cleans = not settings.cluster.makes_nodes
     verifier = ["the verifiers"] * verification.enabled + ["the Job that cleans the nodes after a destroy"] * cleans
     images = [(_MARKER, settings.nfd.labeller_image, DEFAULT_LABELLER_IMAGE, "the pools' labellers, the waits around labels")]
     if verifier:
@@ -87,7 +84,6 @@ def tag_warnings(settings: Settings) -> Iterator[str]:
 
 def _architecture(pool: Pool) -> str:
     """Of a pool's nodes; empty where it is not known."""
-    if isinstance(pool.placement, AksPlacement):
-        known = size(pool.placement.vm_size)
-        return known.arch if known else ""
+    if pool.placement.architecture is not None:
+        return pool.placement.architecture
     return "arm64" if pool.hardware and pool.hardware.model.key in _ON_ARM64 else ""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.hardware.models import GpuModel
-    from gpu_pools.hardware.platforms import Platform
     from gpu_pools.mig.geometry import Arrangement
 
 #: What a change of MIG mode needs: nothing; a reset of the GPU; a reboot of the node; the first, or the second where the
@@ -36,7 +35,7 @@ class MigChange:
         stays: instances that are in both, at the same place.
         comes: instances that are made, where they will sit.
         mode_changes: whether MIG mode is switched on or off.
-        mode_change_needs: what that needs on this platform.
+        mode_change_needs: what that needs on such a node.
     """
 
     before: Mapping[str, int]
@@ -69,7 +68,7 @@ def change(
     before: Mapping[str, int],
     after: Mapping[str, int],
     *,
-    platform: Platform | None = None,
+    virtual: bool = False,
     placed: Arrangement | None = None,
 ) -> MigChange:
     """What a change of layout does.
@@ -78,7 +77,7 @@ def change(
         gpu: a model whose profiles are known.
         before: the old layout, legal; empty: MIG is off.
         after: the new layout, legal; empty: MIG is off.
-        platform: where the node runs; None: not known.
+        virtual: whether nodes are known to be virtual machines.
         placed: where the old instances really sit; None: the leftmost placements of the old layout.
 
     Raises:
@@ -98,20 +97,20 @@ def change(
         stays=tuple(instance for instance in old if instance in new),
         comes=tuple(instance for instance in new if instance not in old),
         mode_changes=switches,
-        mode_change_needs=mode_change_needs(gpu, platform) if switches else "nothing",
+        mode_change_needs=mode_change_needs(gpu, virtual=virtual) if switches else "nothing",
     )
 
 
-def mode_change_needs(gpu: GpuModel, platform: Platform | None) -> Cost:
+def mode_change_needs(gpu: GpuModel, *, virtual: bool) -> Cost:
     """What switching MIG mode needs.
 
-    Ampere needs a reset of the GPU, later ones do not (NVIDIA MIG User Guide, "Enable MIG Mode"). The virtual machines of AKS
-    and Magnum do not allow the reset, so that only a reboot does it (incident R03); an existing cluster's nodes may be
-    virtual or not. Of a model whose architecture nobody tells the costlier is taken.
+    Ampere needs a reset of the GPU, later ones do not (NVIDIA MIG User Guide, "Enable MIG Mode"). Virtual machines do
+    not allow the reset, so that only a reboot does it (incident R03); nodes of an existing cluster may be virtual or not. Of a
+    model whose architecture nobody tells the costlier is taken.
     """
     if gpu.architecture not in {"ampere", ""}:
         return "nothing"
-    return "reboot" if platform in {"aks", "magnum"} else "gpu-reset-or-reboot"
+    return "reboot" if virtual else "gpu-reset-or-reboot"
 
 
 def _key(layout: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.charts import merge_values
-from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def prometheus_stack_values(plan: Plan) -> dict[str, Any]:
     settings = plan.settings
     values = {**_read_by_prometheus(), **_of_registry(settings.registry)}
     values["grafana"] = _grafana(dict(settings.observability.dashboard_labels))
-    if isinstance(settings.cluster, AksSettings):
+    if settings.cluster.hides_control_plane:
         values |= {part: {"enabled": False} for part in _CONTROL_PLANE}
     return merge_values(values, settings.observability.prometheus_stack.values)
 

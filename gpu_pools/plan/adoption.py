@@ -5,11 +5,12 @@ Who says that they are there, and why a second one is never installed, is in gpu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from gpu_pools.plan.mig_strategy import derived_mig_strategy
+from gpu_pools.platforms.known import platform_of
 from gpu_pools.stack.adoption import OPERATOR
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings, was_there
+from gpu_pools.stack.cluster import Cluster
 from gpu_pools.stack.imported import ADOPTION, IMPORTED
 
 if TYPE_CHECKING:
@@ -19,15 +20,12 @@ if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
 
-#: The drivers whose pools get their taints from NFD.
-_TAINTED_BY_NFD: Final = ("magnum-cluster-api", "capi-helm")
-
 
 def check_adoption(settings: Settings, problems: Problems) -> None:
     """What an operator that is there already cannot be made to do."""
     if not settings.operator.adopted:
         return
-    if isinstance(settings.cluster, AksSettings) and settings.cluster.existing is None:
+    if not settings.cluster.was_there and settings.cluster.starts_bare:
         problems.add(
             OPERATOR,
             "false, and an AKS cluster that the stack makes comes without GPU operator",
@@ -48,7 +46,7 @@ def check_adoption(settings: Settings, problems: Problems) -> None:
 def adoption_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     """What cannot be known of an NFD that is there already."""
     cluster = settings.cluster
-    by_nfd = isinstance(cluster, MagnumSettings) and cluster.driver in _TAINTED_BY_NFD
+    by_nfd = cluster.taints_by_nfd
     if settings.nfd.adopted and by_nfd and pool.taints:
         yield (
             "its taints are set by NFD, which is not installed by this stack: they reach the nodes only where its owner has set "
@@ -58,21 +56,18 @@ def adoption_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
 
 def check_adopted_groups(settings: Settings, problems: Problems) -> None:
     """What a node group that was made by hand can never get."""
-    if not isinstance(settings.cluster, MagnumSettings) or not settings.verification.startup_taint:
+    problem = platform_of(settings.cluster).adopted_group_problem()
+    if problem is None or not settings.verification.startup_taint:
         return
+    message, allowed, remedy = problem
     for pool in settings.pools:
         if pool.adopted:
-            problems.add(
-                f"{pool.path}.adopted",
-                "true, and the startup taint needs a label of the node group's, which never changes",
-                allowed="groups that the stack makes, or a stack without `verification.startupTaint`",
-                remedy="Leave `startupTaint` out; the deploy still waits until the nodes have passed.",
-            )
+            problems.add(f"{pool.path}.adopted", message, allowed=allowed, remedy=remedy)
 
 
 def adopted_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     """What a pool that was made by hand cannot be given, and is therefore only told."""
-    by_kubelets = isinstance(settings.cluster, MagnumSettings) and settings.cluster.driver == "heat"
+    by_kubelets = settings.cluster.taints_by_kubelets
     if pool.adopted and by_kubelets and pool.taints:
         yield (
             "its taints are those that its kubelets register with since it was made by hand; here they are only tolerated, and "
@@ -99,9 +94,9 @@ def cluster_warnings(settings: Settings, driver: str) -> Iterator[str]:
             "the NFD that is there must publish pci-10de.present and system-os_release of its GPU nodes; without the latter the "
             "operator makes no DaemonSet at all, and that cannot be checked before the deploy (W40)"
         )
-    # Where AKS installs the driver, its image brings a class of another name.
-    of_aks = isinstance(settings.cluster, AksSettings) and driver != "operator"
-    if was_there(settings.cluster) and not settings.operator.adopted and not of_aks:
+    # Where the cloud installs the driver, its image may bring a class of another name.
+    own_class = settings.cluster.runtime_class != Cluster.runtime_class and driver != "operator"
+    if settings.cluster.was_there and not settings.operator.adopted and not own_class:
         yield (
             "a RuntimeClass nvidia that the cluster has already is taken over by the operator, and goes with it; one with "
             "another handler stops the operator, since handlers cannot be changed (W41)"

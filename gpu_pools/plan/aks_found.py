@@ -1,7 +1,7 @@
 """An AKS cluster as it was found, and what of a stack does not go together with it. Pure: what was read comes in.
 
 Azure would refuse all of this, some of it minutes into a deploy. Not here: reading it (components/existing_aks.py); quotas, sizes
-and zones of the region (gpu_pools/clouds/azure_cloud.py).
+and zones of the region (gpu_pools/platforms/aks/cloud.py).
 Sources: azure-aks-docs at fb060abe (create-node-pools, start-stop-cluster, upgrade-aks-control-plane); Azure's answers to others,
 as sandbox/clouds/azure_networks.py names them.
 """
@@ -9,21 +9,21 @@ as sandbox/clouds/azure_networks.py names them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from gpu_pools.clouds.aks_together import check_aks
-from gpu_pools.clouds.azure_versions import OLDEST_FOR_IMAGE, numbers
 from gpu_pools.plan.checks import driver_of
 from gpu_pools.plan.mps_support import too_old_for_signal
+from gpu_pools.platforms.aks.placement import placement_of
+from gpu_pools.platforms.aks.together import check_aks
+from gpu_pools.platforms.aks.versions import OLDEST_FOR_IMAGE, numbers
+from gpu_pools.reading.later import Later
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
-from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.later import Later
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import Problem, Problems, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gpu_pools.platforms.aks.cluster import AksSettings
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
 
@@ -103,8 +103,8 @@ class FoundCluster:
 
 def with_found(settings: Settings, found: FoundCluster) -> Settings:
     """The settings with what is known of the cluster."""
-    assert isinstance(settings.cluster, AksSettings)  # noqa: S101 - who asks has found one
-    return replace(settings, cluster=replace(settings.cluster, kubernetes_version=found.version))
+    cluster = cast("AksSettings", settings.cluster)
+    return replace(settings, cluster=replace(cluster, kubernetes_version=found.version))
 
 
 def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Problem]:
@@ -166,13 +166,11 @@ def too_old(settings: Settings, version: str | None, whose: str) -> list[Problem
             remedy="Upgrade the cluster, or leave the section out.",
         )
     for pool in settings.pools:
-        if not isinstance(pool.placement, AksPlacement):
-            continue
-        image = pool.placement.asked.os_sku
+        image = placement_of(pool).asked.os_sku
         oldest = OLDEST_FOR_IMAGE.get(image or "")
         if oldest and has < numbers(oldest):
             problems.add(
-                f"{pool.path}.{pool.placement.written_at('osSku')}",
+                f"{pool.path}.{placement_of(pool).written_at('osSku')}",
                 f"{image} needs Kubernetes {oldest}, and {whose} {version}",
                 allowed=f"another image, or Kubernetes {oldest} or newer",
                 remedy="Leave it out: AKS then takes the image that goes with the version.",
@@ -223,15 +221,13 @@ def _other_driver(pool: Pool, settings: Settings, found: FoundCluster) -> Iterat
 
 
 def _elsewhere(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
-    if not isinstance(pool.placement, AksPlacement):
-        return
-    options = pool.placement.asked.options
+    options = placement_of(pool).asked.options
     network = _network(found.subnets_for("")[0])
     for key, subnet in (("subnet", options.subnet), ("podSubnet", options.pod_subnet)):
         if subnet is None or isinstance(subnet, Later) or _network(subnet) == network:
             continue
         yield Problem(
-            f"{pool.path}.{pool.placement.written_at(key)}",
+            f"{pool.path}.{placement_of(pool).written_at(key)}",
             f"{_short(subnet)} is not in the network of the cluster's other pools"
             if network
             else f"{_short(subnet)}: the cluster's network is of Azure's own making, and its pools are in it",
@@ -242,8 +238,8 @@ def _elsewhere(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
 
 
 def _reserved(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
-    placement = pool.placement.asked if isinstance(pool.placement, AksPlacement) else None
-    if placement and placement.options.capacity_reservation_group and not found.own_identity:
+    placement = placement_of(pool).asked
+    if placement.options.capacity_reservation_group and not found.own_identity:
         yield Problem(
             f"{pool.path}.{placement.written_at('capacityReservationGroup')}",
             "the cluster acts as an identity of Azure's making, which cannot use it",
@@ -253,7 +249,7 @@ def _reserved(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
 
 
 def _provisioned(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
-    """As gpu_pools/clouds/aks_together.py says it of a new cluster; an autoscaled pool shows that both may be."""
+    """As gpu_pools/platforms/aks/together.py says it of a new cluster; an autoscaled pool shows that both may be."""
     if pool.autoscaled and found.provisions and not any(one.autoscaled for one in found.pools):
         yield Problem(
             f"{pool.path}.nodes",

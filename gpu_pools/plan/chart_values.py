@@ -10,7 +10,7 @@ from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.plan.driver_upgrades import upgrade_policy
 from gpu_pools.rendering.dcgm_exporter import exporter_values
 from gpu_pools.rendering.node_leaving import hook_objects
-from gpu_pools.stack.placements import MagnumPlacement
+from gpu_pools.stack.cluster import Cluster
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ def operator_values(
     """
     by_operator = driver == "operator"
     toolkit: dict[str, Any] = {"enabled": by_operator}
-    if by_operator and settings.cluster.platform in {"aks", "magnum"}:
+    if by_operator and settings.cluster.containerd_reads_one_file:
         # Without it the toolkit writes a containerd drop-in newer than the node's own config, and containerd dies (C02).
         toolkit["env"] = [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]
-    # The image of AKS brings its own runtime class together with the driver (C01, I05).
-    aks_runtime = not by_operator and settings.cluster.platform == "aks"
+    # A cloud's image may bring a runtime class of its own together with the driver (C01, I05).
+    runtime_class = Cluster.runtime_class if by_operator else settings.cluster.runtime_class
     return {
         "nfd": {"enabled": False},
-        "operator": {"runtimeClass": "nvidia-container-runtime" if aks_runtime else "nvidia"},
+        "operator": {"runtimeClass": runtime_class},
         "daemonsets": {"tolerations": [dict(toleration) for toleration in tolerated]},
         "driver": {"enabled": by_operator, **(upgrade_policy(settings) if by_operator else {})},
         "toolkit": toolkit,
@@ -112,7 +112,7 @@ def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict
 
 def nfd_values(pools: tuple[PoolPlan, ...], tolerated: tuple[Mapping[str, str], ...]) -> dict[str, Any]:
     """Of the NFD chart."""
-    sets_taints = any(isinstance(planned.pool.placement, MagnumPlacement) and planned.taints for planned in pools)
+    sets_taints = any(planned.pool.placement.taints_may_come_from_nfd and planned.taints for planned in pools)
     return {
         "master": {
             "enableTaints": sets_taints,
@@ -132,4 +132,4 @@ def reboots_by_itself(settings: Settings) -> bool:
 
 def reboots(hardware: Hardware, settings: Settings) -> bool:
     """Whether a node of the pool reboots when its MIG mode is switched."""
-    return mode_change_needs(hardware.model, settings.cluster.platform) == "reboot"
+    return mode_change_needs(hardware.model, virtual=settings.cluster.machines_are_virtual) == "reboot"

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.clouds.aks_together import check_aks
-from gpu_pools.clouds.magnum_drivers import check_magnum_drivers, scales_groups
 from gpu_pools.plan.memory_budget import check_memory
 from gpu_pools.plan.mig_strategy import check_mig_strategy
+from gpu_pools.platforms.known import platform_of
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal, tainted_by
 from gpu_pools.sharing.mode import PoolUse
-from gpu_pools.stack.clusters import MagnumSettings
-from gpu_pools.stack.placements import AksPlacement, ExistingPlacement
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
@@ -50,17 +47,8 @@ def check_together(settings: Settings, problems: Problems) -> None:
     _check_mig_owners(settings, problems)
     check_mig_strategy(settings, problems)
     _check_selectors(settings, problems)
-    check_aks(settings, problems)
-    check_magnum_drivers(settings, problems)
-    if settings.cluster.platform == "magnum":
-        for pool in settings.pools:
-            if pool.name in {"default-worker", "default-master"}:
-                problems.add(
-                    f"{pool.path}.name",
-                    f'"{pool.name}" is a node group that Magnum makes itself',
-                    allowed="any other name",
-                    remedy="Rename the pool; Magnum would answer that the node group exists already.",
-                )
+    drivers = {pool.name: driver_of(pool, settings) for pool in settings.pools}
+    platform_of(settings.cluster).check(settings, drivers, problems)
 
 
 def driver_of(pool: Pool, settings: Settings) -> str:
@@ -70,7 +58,7 @@ def driver_of(pool: Pool, settings: Settings) -> str:
 
 def mig_owner(pool: Pool) -> str:
     """Who partitions the GPUs of a pool."""
-    return pool.placement.mig_owner if isinstance(pool.placement, AksPlacement) else "operator"
+    return pool.placement.mig_owner
 
 
 def declared_size_warnings(hardware: Hardware) -> Iterator[str]:
@@ -104,7 +92,7 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settin
     """What autoscaling makes of this pool."""
     if not pool.autoscaled:
         return
-    if isinstance(pool.placement, ExistingPlacement):
+    if pool.placement.selects_nodes:
         # Whether anybody scales such nodes, and by what, is not known; that nodes may come is.
         yield from _early_pods(pool, sharing, settings)
         return
@@ -112,25 +100,14 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settin
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/mig-* is judged unready (C04)"
     if sharing.replication and sharing.replication.rename_by_default:
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/gpu.shared is judged unready (C04)"
-    if pool.min_nodes == 0:
-        yield from _from_zero(settings)
+    if pool.min_nodes == 0 and (warning := platform_of(settings.cluster).scaling_from_zero(settings.cluster)):
+        yield warning
     yield from _early_pods(pool, sharing, settings)
 
 
 def _early_pods(pool: Pool, sharing: Sharing, settings: Settings) -> Iterator[str]:
     if sharing.partitioned and mig_owner(pool) == "operator" and not settings.verification.startup_taint:
         yield f"new nodes advertise whole GPUs until MIG is applied, and pods may start too early (C06): {_waiting(settings)}"
-
-
-def _from_zero(settings: Settings) -> Iterator[str]:
-    cluster = settings.cluster
-    if not isinstance(cluster, MagnumSettings):
-        yield "scaling from zero: until a node lives, pods can select only by labels declared on the pool (C03)"
-    elif scales_groups(cluster):
-        yield (
-            f"scaling from zero: the driver {cluster.driver} tells the autoscaler of no GPU, so no pod that requests one starts "
-            "the first node (W88): write `min: 1`"
-        )
 
 
 def _waiting(settings: Settings) -> str:
@@ -202,7 +179,7 @@ def _check_mig_owners(settings: Settings, problems: Problems) -> None:
 
 
 def _check_selectors(settings: Settings, problems: Problems) -> None:
-    chosen = [(pool, pool.placement.node_selector) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)]
+    chosen = [(pool, pool.placement.node_selector) for pool in settings.pools if pool.placement.selects_nodes]
     for later, earlier in sorted(_overlapping([selector for _, selector in chosen])):
         pool, selector = chosen[later]
         problems.add(

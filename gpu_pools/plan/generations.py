@@ -16,35 +16,34 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from gpu_pools.clouds.aks_properties import inputs_that
-from gpu_pools.clouds.magnum_generations import Exchanged, is_generation
-from gpu_pools.plan.aks_pool_inputs import PLACE, Around, pool_inputs
 from gpu_pools.plan.placing import node_group_labels
+from gpu_pools.platforms.known import platform_of
+from gpu_pools.platforms.magnum.generations import Exchanged, is_generation
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL
-from gpu_pools.stack.placements import MagnumPlacement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from gpu_pools.plan.planned import Plan, PoolPlan
+    from gpu_pools.stack.cluster import Cluster
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
 
 _DIGITS: Final = 6
 
 
-def generation(planned: PoolPlan, driver: str | None = None) -> str:
+def generation(planned: PoolPlan, cluster: Cluster) -> str:
     """The digits; empty without ``replace``.
 
     Args:
         planned: the pool.
-        driver: Magnum's, on Magnum.
+        cluster: of the stack.
     """
     if planned.pool.exchange is None:
         return ""
-    fixed = json.dumps([planned.name, _fixed(planned, driver)], sort_keys=True)
+    fixed = json.dumps([planned.name, platform_of(cluster).fixed_at_creation(cluster, planned)], sort_keys=True)
     return hashlib.sha256(fixed.encode()).hexdigest()[:_DIGITS]
 
 
@@ -55,11 +54,11 @@ def generations(plan: Plan) -> dict[str, str]:
 
 def exchanged(plan: Plan) -> list[Exchanged]:
     """The pools with ``replace`` on Magnum, as who holds them against the cloud needs them."""
-    driver = getattr(plan.settings.cluster, "driver", None)
+    cluster = plan.settings.cluster
     return [
-        Exchanged(one.pool, one.stem, one.generation, one.pool.placement, node_group_labels(one, driver))
+        Exchanged(one.pool, one.stem, one.generation, cast("Any", one.pool.placement), node_group_labels(one, cluster))
         for one in plan.pools
-        if one.generation and isinstance(one.pool.placement, MagnumPlacement)
+        if one.generation and cluster.has_node_groups
     ]
 
 
@@ -71,9 +70,9 @@ def pool_called(name: str, pools: Iterable[PoolPlan]) -> str:
     return next((one.name for one in known if one.generation and is_generation(name, one.stem, one.generation)), name)
 
 
-def with_generation(planned: PoolPlan, driver: str | None = None) -> PoolPlan:
-    """The pool with its digits, and the label that says them; `driver` is Magnum's."""
-    if not (digits := generation(planned, driver)):
+def with_generation(planned: PoolPlan, cluster: Cluster) -> PoolPlan:
+    """The pool with its digits, and the label that says them."""
+    if not (digits := generation(planned, cluster)):
         return planned
     labels = dict(sorted({**planned.labels, GENERATION_LABEL: digits}.items()))
     return replace(planned, generation=digits, labels=labels)
@@ -106,16 +105,3 @@ def check_exchanges(settings: Settings, problems: Problems) -> None:
                 allowed="a section gpu-pools:verification",
                 remedy="Add `gpu-pools:verification: {}`, or write `replace: inPlace`.",
             )
-
-
-def _fixed(planned: PoolPlan, driver: str | None) -> Mapping[str, Any]:
-    placement = planned.pool.placement
-    if isinstance(placement, MagnumPlacement):
-        return {
-            "flavor": placement.flavor,
-            "image": placement.image,
-            "volume": placement.docker_volume_size,
-            "labels": node_group_labels(planned, driver),
-        }
-    asked = inputs_that("replaces", "AgentPool", pool_inputs(planned, Around()))
-    return {key: value for key, value in asked.items() if key not in PLACE}

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, Literal
 from gpu_pools.hardware.operands import documented_kubernetes, parse_version, since, version_text
 from gpu_pools.plan.operand_checks import installed_operand
 from gpu_pools.rendering.mps_signal import LEAST_KUBERNETES, POLICY
-from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def too_old_for_signal(settings: Settings, version: str | None = None, whose: st
     has = version or _declared_kubernetes(settings)
     if not needs_signal_policy(settings) or not _is_too_old(has):
         return None
-    declared = isinstance(cluster, AksSettings) and cluster.existing is None
+    declared = cluster.declares_version
     other = f"`gpu-pools:operator: {{version: {WITHOUT_SIGNAL}}}`"
     return Problem(
         _KUBERNETES if declared else _CHART,
@@ -119,7 +118,7 @@ def too_old_for_signal(settings: Settings, version: str | None = None, whose: st
 
 
 def _declared_kubernetes(settings: Settings) -> str | None:
-    return settings.cluster.kubernetes_version if isinstance(settings.cluster, AksSettings) else None
+    return settings.cluster.kubernetes_version
 
 
 def _is_too_old(kubernetes: str | None) -> bool:

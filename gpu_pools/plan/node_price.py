@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_pools.hardware.resource_names import WHOLE_GPU, mig_resource
-from gpu_pools.stack.placements import AksPlacement, ExistingPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +16,7 @@ if TYPE_CHECKING:
 def node_price(pool: PoolPlan, prices: Prices | None) -> float | None:
     """Of a node and hour; None where nobody gave one."""
     placed = pool.pool.placement
-    if prices is None or isinstance(placed, ExistingPlacement):
-        return None
-    if isinstance(placed, AksPlacement):
-        return prices.of(placed.vm_size, spot=placed.spot is not None)
-    return prices.of(placed.flavor, spot=False)
+    return prices.of(placed.machine, spot=placed.is_spot) if prices is not None and placed.machine else None
 
 
 def share_of_node(pool: PoolPlan) -> Mapping[str, float]:

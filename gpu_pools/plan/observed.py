@@ -7,17 +7,17 @@ there is nothing to write rules for yet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gpu_pools.rendering.dcgm_exporter import INTERVAL, RESOURCE_NAMES, VIRTUAL_GPUS
 from gpu_pools.stack.adoption import OPERATOR
-from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gpu_pools.platforms.aks.cluster import AksSettings
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
 
@@ -85,7 +85,7 @@ def check_observability(settings: Settings, problems: Problems) -> None:
 def _check_azure(settings: Settings, problems: Problems) -> None:
     """What only AKS has, and what of it is a cluster's own."""
     cluster, azure = settings.cluster, settings.observability.azure
-    if not isinstance(cluster, AksSettings):
+    if not cluster.has_azure_monitor:
         problems.add(
             f"{PATH}.to",
             f"azure, and the platform is {cluster.platform}: the add-on that reads for it is AKS's",
@@ -93,7 +93,7 @@ def _check_azure(settings: Settings, problems: Problems) -> None:
             remedy="Write `to: kube-prometheus-stack`, or `to: prometheus` where the cluster has a Prometheus Operator.",
         )
         return
-    if cluster.existing and not (azure.workspace and azure.location):
+    if cluster.was_there and not (azure.workspace and azure.location):
         problems.add(
             f"{PATH}.azure",
             "names no workspace with its location, and where metrics of a cluster that is there go its owner says",
@@ -101,7 +101,7 @@ def _check_azure(settings: Settings, problems: Problems) -> None:
             remedy="Name both here. Where the cluster has none: `az aks update --resource-group GROUP --name NAME "
             "--enable-azure-monitor-metrics --azure-monitor-workspace-resource-id ID`.",
         )
-    monitoring = cluster.options.asked.monitoring
+    monitoring = cast("AksSettings", cluster).options.asked.monitoring
     if monitoring is not None and monitoring.metrics is False:
         problems.add(
             "gpu-pools:cluster.monitoring.metrics",

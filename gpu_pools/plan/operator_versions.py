@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_pools.hardware.operands import documented_kubernetes, parse_version, version_text
-from gpu_pools.stack.clusters import AksSettings, was_there
 from gpu_pools.stack.doubtful_values import driver_of_nobody, strategy_without_cdi
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def chart_warnings(settings: Settings, driver: str) -> Iterator[str]:
             f"gpu-operator {chart.version} is known by its default values alone: whether it means by them what the plan means "
             "cannot be checked before the deploy"
         )
-    if was_there(settings.cluster) and HOOKS not in chart.keys:
+    if settings.cluster.was_there and HOOKS not in chart.keys:
         yield (
             f"gpu-operator {chart.version} has no value {HOOKS}, so nothing cleans the nodes when the stack goes: labels and "
             "annotations of the operator stay on them (W48)"
@@ -59,7 +58,7 @@ def _doubtful(settings: Settings) -> Iterator[str]:
 def _kubernetes(settings: Settings) -> Iterator[str]:
     chart, cluster = settings.operator.chart, settings.cluster
     documented = documented_kubernetes(chart.version)
-    version = parse_version((cluster.kubernetes_version or "") if isinstance(cluster, AksSettings) else "")
+    version = parse_version(cluster.kubernetes_version or "")
     if documented is None or version is None or documented[0] <= version[:2] <= documented[1]:
         return
     oldest, newest = map(version_text, documented)

@@ -18,15 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.clusters import NODE_GROUP_LABELS, MagnumSettings
+from gpu_pools.platforms.known import platform_of
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
-from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpu_pools.plan.planned import PoolPlan
-    from gpu_pools.stack.clusters import ClusterSettings
+    from gpu_pools.stack.cluster import Cluster
 
 LABELLER_APP: Final = "gpu-pools-marker"
 #: Where NFD's `local` source looks for feature files.
@@ -49,27 +48,7 @@ def _mark(file: str, features: Mapping[str, str]) -> str:
     )
 
 
-def labeller_selector(cluster: ClusterSettings, planned: PoolPlan, group: str = "") -> dict[str, str]:
-    """The node label that tells the pool's nodes apart.
-
-    Args:
-        cluster: of the stack.
-        planned: the pool.
-        group: what Magnum calls it, of a pool with ``replace``.
-
-    Raises:
-        ValueError: on AKS, where none is needed, and for a Magnum section without driver.
-    """
-    placement = planned.pool.placement
-    if isinstance(placement, ExistingPlacement):
-        return dict(placement.node_selector)
-    if isinstance(placement, MagnumPlacement) and isinstance(cluster, MagnumSettings) and cluster.driver:
-        return {NODE_GROUP_LABELS[cluster.driver]: group or planned.made_name}
-    message = f"pool {planned.name} on {planned.platform} needs no labeller, or its Magnum driver is not known"
-    raise ValueError(message)
-
-
-def pool_selector(cluster: ClusterSettings, planned: PoolPlan, group: str = "") -> dict[str, str]:
+def pool_selector(cluster: Cluster, planned: PoolPlan, group: str = "") -> dict[str, str]:
     """The node labels that tell the pool's nodes apart from the moment they register, on every platform.
 
     Of a pool with ``replace`` on Magnum only where its group's name is given; without it, those that NFD has set by then.
@@ -82,15 +61,24 @@ def pool_selector(cluster: ClusterSettings, planned: PoolPlan, group: str = "") 
     Raises:
         ValueError: for a Magnum section without driver.
     """
-    on_aks = isinstance(planned.pool.placement, AksPlacement)
-    if not on_aks and (group or not planned.generation):
-        return labeller_selector(cluster, planned, group)
-    if planned.generation:
-        # The old pool has the name as well, until it goes; its nodes are proven by nobody then. A pool that was there before
-        # `replace` has kept its name in Azure, so that is known to Azure alone. When the labels are there: decision 258.
-        return {POOL_LABEL: planned.name, GENERATION_LABEL: planned.generation}
-    # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
-    return {"kubernetes.azure.com/agentpool": planned.name}
+    return platform_of(cluster).node_selector(cluster, planned, group)
+
+
+def labeller_selector(cluster: Cluster, planned: PoolPlan, group: str = "") -> dict[str, str]:
+    """The node label by which a pool's labeller finds its nodes, before NFD has set any.
+
+    Args:
+        cluster: of the stack.
+        planned: the pool.
+        group: what Magnum calls it, of a pool with ``replace``.
+
+    Raises:
+        ValueError: where the cloud labels the nodes, and none is needed, and for a Magnum section without driver.
+    """
+    if cluster.labels_nodes:
+        message = f"pool {planned.name} on {planned.platform} needs no labeller"
+        raise ValueError(message)
+    return platform_of(cluster).node_selector(cluster, planned, group or planned.made_name)
 
 
 def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str, Any]:
@@ -126,17 +114,9 @@ def _dashed(planned: PoolPlan, dash: str = "-") -> str:
     return f"{dash}{planned.generation}" if planned.generation else ""
 
 
-def node_group_labels(planned: PoolPlan, driver: str | None) -> dict[str, str]:
+def node_group_labels(planned: PoolPlan, cluster: Cluster) -> dict[str, str]:
     """The Magnum labels of the pool's node group: the user's, and the taints where the driver's kubelets set them."""
-    placement = planned.pool.placement
-    labels = dict(placement.labels) if isinstance(placement, MagnumPlacement) else {}
-    born_with = [taint for taint in (*planned.taints, planned.startup_taint) if taint]
-    if driver == "heat" and born_with:
-        # The shape is the kubelet's: key=value:Effect, the equals sign also where there is no value.
-        taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in born_with)
-        option = f"--register-with-taints={taints}"
-        labels["kubelet_options"] = f"{labels['kubelet_options']} {option}" if "kubelet_options" in labels else option
-    return labels
+    return platform_of(cluster).labels_of_group(cluster, planned)
 
 
 def labeller_daemon_set_spec(

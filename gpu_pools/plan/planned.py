@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from gpu_pools.allocation.mig_parted import mig_parted_file
 from gpu_pools.plan.pod_requests import PodRequest, pod_requests
+from gpu_pools.platforms.known import PLATFORMS
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS
 
 if TYPE_CHECKING:
@@ -17,14 +18,10 @@ if TYPE_CHECKING:
     from gpu_pools.plan.expectation import NvmlExpectation
     from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.charts import MigStrategy
+    from gpu_pools.stack.cluster import MigOwner
     from gpu_pools.stack.kubernetes_names import Taint
-    from gpu_pools.stack.placements import MigOwner
     from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.settings import Settings
-
-#: The longest name of a pool in each cloud, and what stands before the digits: Azure knows no dashes. Of a node group it is the
-#: longest that a stack may give it by itself (gpu_pools/stack/pools.py).
-_LONGEST: Final = {"aks": (12, ""), "magnum": (40, "-")}
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class PoolPlan:
     @property
     def stem(self) -> str:
         """What comes before the digits in the names that the cloud has of such a pool."""
-        longest, dash = _LONGEST[self.platform]
+        longest, dash = PLATFORMS[self.platform].made_names
         # No two dashes in a row: of these capi-helm makes one (driver_utils.py, sanitized_name), and labels the nodes with that.
         return self.name[: longest - len(dash) - len(self.generation)].rstrip("-") + dash
 

@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpu_pools.allocation.device_plugin import STRATEGY_WITHOUT_MIG, device_plugin_config
 from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY, mig_parted_entries, mig_parted_key
-from gpu_pools.clouds.aks_node_boot import check_node_boot, node_boot_warnings
-from gpu_pools.clouds.aks_together import aks_cluster_warnings, aks_warnings
-from gpu_pools.clouds.magnum_drivers import magnum_driver_warnings
 from gpu_pools.images.placed import tag_warnings
 from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.plan import expectation
@@ -51,14 +48,13 @@ from gpu_pools.plan.operand_checks import check_operands, first_offer_warnings, 
 from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.rollouts import check_rollouts, rollout_warnings
+from gpu_pools.platforms.known import platform_of, try_parse_settings
 from gpu_pools.rendering.registry import chart_registry_values
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT, check_startup_taint, startup_taint_warnings
 from gpu_pools.sharing.exclusive import Exclusive
 from gpu_pools.stack.acknowledged import CLUSTER
 from gpu_pools.stack.charts import merge_values
-from gpu_pools.stack.kubernetes_names import AKS_SPOT_TAINT, DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
-from gpu_pools.stack.placements import AksPlacement
-from gpu_pools.stack.settings import Settings, try_parse_settings
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 if TYPE_CHECKING:
@@ -68,9 +64,10 @@ if TYPE_CHECKING:
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.charts import ChartSettings, MigStrategy
-    from gpu_pools.stack.placements import MigOwner
+    from gpu_pools.stack.cluster import MigOwner
     from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.registry import RegistrySettings
+    from gpu_pools.stack.settings import Settings
 
 
 def plan_config(config: Mapping[str, object], *, complete: bool = True) -> Plan:
@@ -125,7 +122,6 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         if (sharing := settings.sharing.get(pool.sharing)) is not None
     ]
     check_together(settings, problems)
-    check_node_boot(settings, {pool.name: driver_of(pool, settings) for pool in settings.pools}, problems)
     check_startup_taint(settings, problems)
     check_rollouts(settings, problems)
     check_exchanges(settings, problems)
@@ -184,7 +180,7 @@ def _protection(settings: Settings, pools: tuple[PoolPlan, ...]) -> tuple[str, b
         # What is only held must go with no edit: a pool that is taken out of the file would be deleted.
         protect = settings.imported or (planned.pool.protect and not lifted and (planned.name, change) not in acknowledged)
         guarded.append(replace(planned, change=change, protect=protect))
-    return whole, getattr(settings.cluster, "protect", False) and not lifted, tuple(guarded)
+    return whole, settings.cluster.protect and not lifted, tuple(guarded)
 
 
 def _check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: MigStrategy, problems: Problems) -> list[str]:
@@ -210,10 +206,10 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
     if mig_key and not settings.imported:
         labels[MIG_CONFIG_LABEL] = mig_key
     taints = pool.taints
-    if isinstance(pool.placement, AksPlacement) and pool.placement.spot:
+    if (added := pool.placement.added_taint) is not None:
         # AKS puts both there, in sets that every update replaces whole (Azure/AKS#3152).
-        labels[AKS_SPOT_TAINT.key] = AKS_SPOT_TAINT.value
-        taints = taints if AKS_SPOT_TAINT in taints else (*taints, AKS_SPOT_TAINT)
+        labels[added.key] = added.value
+        taints = taints if added in taints else (*taints, added)
     profile = gpu_instance_profile(hardware, sharing) if owner == "aks" and sharing.partitioned else None
     planned = PoolPlan(
         pool=pool,
@@ -238,12 +234,12 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         imported=settings.imported,
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
-    return planned if settings.imported else with_generation(planned, getattr(settings.cluster, "driver", None))
+    return planned if settings.imported else with_generation(planned, settings.cluster)
 
 
 def _mode_warnings(hardware: Hardware, settings: Settings) -> Iterator[str]:
     """What it costs to switch the MIG mode of nodes on."""
-    needs = mode_change_needs(hardware.model, settings.cluster.platform)
+    needs = mode_change_needs(hardware.model, virtual=settings.cluster.machines_are_virtual)
     if needs == "reboot":
         yield (
             f"a node reboots once, when its MIG mode is switched on ({hardware.model.key} in a virtual machine, R03); "
@@ -280,15 +276,13 @@ def _pool_warnings(
         # Said once: they are about the cluster.
         yield from imported_warnings(settings)
         yield from cluster_warnings(settings, driver_of(pool, settings))
-        yield from aks_cluster_warnings(settings.cluster, metrics_have_a_way=settings.observability.azure_reads)
+        yield from platform_of(settings.cluster).cluster_warnings(settings)
         yield from chart_warnings(settings, driver_of(pool, settings))
         yield from driver_upgrade_warnings(settings, driver_of(pool, settings))
         yield from tag_warnings(settings)
-    yield from magnum_driver_warnings(pool, settings)
-    yield from aks_warnings(pool, sharing, driver_of(pool, settings))
-    yield from node_boot_warnings(pool, settings, driver_of(pool, settings))
+    yield from platform_of(settings.cluster).pool_warnings(pool, sharing, settings, driver_of(pool, settings))
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if sharing.partitioned and mig_owner(pool) == "operator":
         yield from _mode_warnings(hardware, settings)
-    if settings.cluster.platform == "existing" and pool.taints:
+    if not settings.cluster.sets_taints and pool.taints:
         yield "the taints of an existing cluster's nodes are tolerated, not set, by this stack"

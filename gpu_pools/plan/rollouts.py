@@ -43,7 +43,7 @@ def check_rollouts(settings: Settings, problems: Problems) -> None:
 
 def rollout_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     """What it makes of new nodes of this pool where these have their labels from the start without it."""
-    if pool.rollout is None or settings.cluster.platform != "aks" or settings.verification.startup_taint:
+    if pool.rollout is None or not settings.cluster.labels_nodes or settings.verification.startup_taint:
         return
     yield (
         "with rollout a new node has no sharing labels until its verifier sets them: it advertises whole GPUs before that, and "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_pools.plan.placing import pool_selector
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
+from gpu_pools.platforms.known import platform_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,25 +81,10 @@ def fixed_counts(plan: Plan, groups: Mapping[str, str] | None = None) -> tuple[F
 def _fixed_count(plan: Plan, planned: PoolPlan, group: str) -> FixedCount:
     labels = pool_selector(plan.settings.cluster, planned, group)
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    remedy = f"{_look_at(plan, planned, group, selector)} Then run `pulumi up` again, or write the lower number as `count`."
-    return FixedCount(planned.name, f"{planned.pool.path}.count", planned.pool.min_nodes, selector, remedy)
-
-
-def _look_at(plan: Plan, planned: PoolPlan, group: str, selector: str) -> str:
     cluster = plan.settings.cluster
-    if isinstance(cluster, AksSettings):
-        place = f"--resource-group {cluster.resource_group} --cluster-name {cluster.name}"
-        name = planned.made_name if planned.generation else planned.name
-        return (
-            f"`az aks nodepool show {place} --name {name}` shows its state, and the activity log of its node resource group why "
-            "a machine is missing: quota, capacity, or a node that did not join."
-        )
-    if isinstance(cluster, MagnumSettings):
-        return (
-            f"`openstack coe nodegroup show {cluster.name} {group or planned.name}` shows its number and why it failed; "
-            "where that says fewer nodes, run `pulumi refresh --target '**openstack:**'` first."
-        )
-    return f"Have nodes with the labels {selector} join the cluster; `kubectl get nodes -l {selector}` shows those that have."
+    look = platform_of(cluster).missing_nodes(cluster, planned, group, selector)
+    remedy = f"{look} Then run `pulumi up` again, or write the lower number as `count`."
+    return FixedCount(planned.name, f"{planned.pool.path}.count", planned.pool.min_nodes, selector, remedy)
 
 
 def shortfalls(counts: Sequence[FixedCount], nodes: Mapping[str, Sequence[str]]) -> tuple[Shortfall, ...]:

@@ -63,7 +63,7 @@ def _node(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
         "labels": dict(planned.labels),
         "discoveredLabels": dict(planned.gfd_labels),
         # Nobody here puts taints on the nodes of an existing cluster.
-        "taints": [] if plan.platform == "existing" else [str(taint) for taint in planned.taints],
+        "taints": [str(taint) for taint in planned.taints] if plan.settings.cluster.sets_taints else [],
         "namespace": OPERATOR_NAMESPACE,
         "searchedNamespaces": list(SEARCHED_NAMESPACES),
         "devicePluginConfig": {

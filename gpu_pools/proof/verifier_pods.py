@@ -38,7 +38,6 @@ from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_rights import CHANGER, VERIFIER_NAMESPACE
 from gpu_pools.proof.verifier_start import start_command
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
-from gpu_pools.stack.placements import AksPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +70,6 @@ _DIGITS: Final = 10
 _READ_ONLY: Final = 0o444
 #: Of the toolkit's container.
 _UNPRIVILEGED: Final = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
-_WITHOUT_APP_ARMOR: Final = "AzureLinux"
 
 
 @dataclass(frozen=True)
@@ -301,8 +299,7 @@ def _has_app_armor(planned: PoolPlan) -> bool:
     A kubelet refuses a pod that names a profile where the host has none (kubernetes.io, tutorials/security/apparmor.md). Where
     AppArmor is, a container that names none gets the runtime's own all the same.
     """
-    placement = planned.pool.placement
-    return isinstance(placement, AksPlacement) and placement.os_sku != _WITHOUT_APP_ARMOR
+    return planned.pool.placement.has_app_armor
 
 
 def _served() -> dict[str, Any]:

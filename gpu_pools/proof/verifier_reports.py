@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_selector
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
-from gpu_pools.stack.clusters import ExistingSettings
 from gpu_pools.stack.imported import ADOPTION, IMPORTED
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def reports(plan: Plan, program: Program, pool: str | None = None, groups: Mappi
         "namespace": VERIFIER_NAMESPACE,
         "expectationKey": EXPECTATION_FILE,
         # The kubeconfig of a cluster that exists may have more than one.
-        "context": cluster.context if isinstance(cluster, ExistingSettings) else None,
+        "context": cluster.context,
         "program": {
             "configMap": program.config_map,
             "key": PROGRAM_FILE,

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.rendering.cleanup_program import DEFINITIONS, GROUP
 from gpu_pools.rendering.hook_jobs import RELEASE_NAMESPACE, Hook, account_objects, hook_job, program_text
-from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
 
 if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
@@ -40,7 +39,7 @@ _RIGHTS: Final = (
 
 def nodes_stay(settings: Settings) -> bool:
     """Whether the nodes of pools are there before the stack and after it."""
-    return isinstance(settings.cluster, ExistingSettings)
+    return not settings.cluster.makes_nodes
 
 
 def takes_hooks(settings: Settings) -> bool:
@@ -51,8 +50,7 @@ def takes_hooks(settings: Settings) -> bool:
 
 def cleanup_objects(settings: Settings) -> list[dict[str, Any]]:
     """The hooks, for the chart's `extraObjects`; none for a cluster that does not stay."""
-    cluster = settings.cluster
-    only_pools = isinstance(cluster, AksSettings | MagnumSettings) and cluster.existing is not None
+    only_pools = settings.cluster.adds_pools_only
     if not takes_hooks(settings) or not (nodes_stay(settings) or only_pools):
         return []
     hook = Hook(NAME, "post-delete", _SECONDS)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.rendering.hook_jobs import RELEASE_NAMESPACE, Hook, account_objects, hook_job, program_text
 from gpu_pools.rendering.leave_program import STOPPED
 from gpu_pools.rendering.node_cleanup import cleanup_objects, nodes_stay, takes_hooks
-from gpu_pools.stack.placements import ExistingPlacement
 
 if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
@@ -68,9 +67,7 @@ def leaving_objects(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _job(settings: Settings, name: str, moment: str, stage: str) -> dict[str, Any]:
-    pools = {
-        pool.name: dict(pool.placement.node_selector) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)
-    }
+    pools = {pool.name: dict(pool.placement.node_selector) for pool in settings.pools if pool.placement.selects_nodes}
     arguments = [stage, RELEASE_NAMESPACE, json.dumps(pools, sort_keys=True), name]
     command = ["python3", "-I", "-S", "-c", program_text("leave_program.py", READERS), *arguments]
     return hook_job(Hook(name, moment, _SECONDS, STOPPED), settings, command, NAME)

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
+from gpu_pools.platforms.known import platform_of
 from gpu_pools.stack.kubernetes_names import Taint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.stack.clusters import ClusterSettings
+    from gpu_pools.stack.cluster import Cluster
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
 
@@ -44,18 +44,16 @@ LEAST_KUBERNETES: Final = ".".join(map(str, _LEAST_KUBERNETES))
 TaintedBy = Literal["admission", "kubelet"]
 
 
-def tainted_by(cluster: ClusterSettings) -> TaintedBy | None:
+def tainted_by(cluster: Cluster) -> TaintedBy | None:
     """How nodes of this cluster can register with a taint that can be taken away again; None: not at all."""
-    if isinstance(cluster, MagnumSettings):
-        return "kubelet" if cluster.driver == "heat" else None
-    return "admission"
+    return cluster.tainted_by
 
 
-def refusal(cluster: ClusterSettings) -> str:
+def refusal(cluster: Cluster) -> str:
     """Why nodes of this cluster cannot have the startup taint; empty where they can, as far as is declared."""
-    if isinstance(cluster, MagnumSettings) and cluster.driver and tainted_by(cluster) is None:
+    if cluster.driver and cluster.tainted_by is None:
         return f"nodes of Magnum's driver {cluster.driver} cannot register with a taint"
-    if isinstance(cluster, AksSettings) and cluster.kubernetes_version:
+    if cluster.kubernetes_version:
         version = tuple(int(part) for part in cluster.kubernetes_version.split("."))
         if version < _LEAST_KUBERNETES:
             return f"needs Kubernetes {LEAST_KUBERNETES}, and gpu-pools:cluster.kubernetesVersion is {cluster.kubernetes_version}"
@@ -67,7 +65,7 @@ def check_startup_taint(settings: Settings, problems: Problems) -> None:
     if not settings.verification.startup_taint:
         return
     if against := refusal(settings.cluster):
-        on_aks = isinstance(settings.cluster, AksSettings)
+        on_aks = settings.cluster.declares_version
         problems.add(
             _PATH,
             against,
@@ -93,17 +91,7 @@ def startup_taint_warnings(settings: Settings) -> Iterator[str]:
     """What a stack with the startup taint should know of each of its pools."""
     if not settings.verification.startup_taint:
         return
-    cluster = settings.cluster
-    if isinstance(cluster, AksSettings) and not cluster.kubernetes_version:
-        yield (
-            f"startupTaint needs Kubernetes {LEAST_KUBERNETES} or newer: whether Azure's own default is cannot be checked before "
-            "the deploy (set gpu-pools:cluster.kubernetesVersion)"
-        )
-    if isinstance(cluster, ExistingSettings):
-        yield (
-            f"startupTaint needs Kubernetes {LEAST_KUBERNETES} or newer, and reaches only nodes that have the labels of "
-            "nodeSelector when they register; nodes that are there already get none"
-        )
+    yield from platform_of(settings.cluster).startup_taint_warnings(settings.cluster, LEAST_KUBERNETES)
 
 
 def admission_policy_spec() -> dict[str, Any]:

@@ -15,7 +15,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.clusters import NODE_GROUP_LABELS
+from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -20,13 +20,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpu_pools.stack.charts import NfdSettings, OperatorSettings
-    from gpu_pools.stack.clusters import ClusterSettings
+    from gpu_pools.stack.cluster import Cluster
     from gpu_pools.stack.pools import Pool
     from gpu_pools.text.errors import Problems
 
@@ -44,24 +42,24 @@ REMEDY: Final = (
 _ADD_ONS: Final = {OPERATOR: "NVIDIA's GPU operator", NFD: "Node Feature Discovery"}
 
 
-def check_who_installs(cluster: ClusterSettings, operator: OperatorSettings, nfd: NfdSettings, problems: Problems) -> None:
+def check_who_installs(cluster: Cluster, operator: OperatorSettings, nfd: NfdSettings, problems: Problems) -> None:
     """That a stack on capi-helm says whether the operator and NFD are there already; planning does not need to know."""
-    if not isinstance(cluster, MagnumSettings) or cluster.driver != "capi-helm":
+    if not cluster.brings_operator:
         return
     for path, install in ((OPERATOR, operator.install), (NFD, nfd.install)):
         if install is None:
             problems.add(
                 path,
-                f"is not said, and clusters of the driver capi-helm come with {_ADD_ONS[path]}",
+                f"is not said, and clusters of the driver {cluster.brings_operator} come with {_ADD_ONS[path]}",
                 allowed="false to use what is there, true where the cloud's operators have switched it off",
                 remedy="Write `install: false`; two of them in one cluster break each other, and no label of Magnum's "
                 "switches the add-on off.",
             )
 
 
-def check_adopted_pools(cluster: ClusterSettings, pools: Sequence[Pool], problems: Problems) -> None:
+def check_adopted_pools(cluster: Cluster, pools: Sequence[Pool], problems: Problems) -> None:
     """That only pools are called adopted that somebody else can have made: those of a cluster that was there."""
-    if isinstance(cluster, AksSettings | MagnumSettings) and cluster.existing:
+    if cluster.adds_pools_only:
         return
     for pool in pools:
         if pool.adopted:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.reading.azure_names import group_id, resource_id, resource_ids
 from gpu_pools.reading.fields import Kind, Row, row, text
-from gpu_pools.stack.azure_names import resource_id, resource_ids
-from gpu_pools.stack.entra import group_id
 
 if TYPE_CHECKING:
     from gpu_pools.reading.section import Section

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpu_pools.stack.clusters import ClusterSettings
+    from gpu_pools.stack.cluster import Cluster
     from gpu_pools.stack.pools import Pool
     from gpu_pools.text.errors import Problems
 
@@ -39,9 +38,9 @@ def parse_adoption(value: object, path: str, problems: Problems) -> bool:
     return value == IMPORTED
 
 
-def check_imported(cluster: ClusterSettings, pools: Sequence[Pool], problems: Problems) -> None:
+def check_imported(cluster: Cluster, pools: Sequence[Pool], problems: Problems) -> None:
     """That nothing is to be only held that was never imported."""
-    if not (isinstance(cluster, AksSettings | MagnumSettings) and cluster.existing):
+    if not cluster.adds_pools_only:
         problems.add(
             ADOPTION,
             f"{IMPORTED}, and nothing of this cluster can have been imported",

@@ -1,8 +1,6 @@
 """Kubernetes' rules for labels and taints, and the keys that belong to somebody else.
 
-Sources: Kubernetes API validation of qualified names and label values; AKS reserves prefixes of labels
-(MicrosoftDocs/azure-aks-docs, use-labels; its own words in Azure/AKS#1937 and #2866; node roles since #4628) and of taints
-(Azure/karpenter-provider-azure#1830 tells that AKS blocks them); NFD refuses unprefixed keys and everything below
+Sources: Kubernetes API validation of qualified names and label values; NFD refuses unprefixed keys and everything below
 kubernetes.io except its own names (node-feature-discovery v0.18.3, pkg/apis/nfd/validate).
 """
 
@@ -37,8 +35,6 @@ _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LONGEST_PREFIX: Final = 253
 #: nvidia.com labels that a user may set: switches that the GPU operator honours.
 _OPERATOR_SWITCHES: Final = ("nvidia.com/gpu.deploy.", "nvidia.com/gpu.workload.config")
-#: Below kubernetes.io and k8s.io: what a kubelet may give its own node, and node roles, which AKS sets by itself.
-_OPEN_TO_KUBELETS: Final = ("node", "kubelet", "node-role")
 _TAINT_SHAPE: Final = "key=value:Effect or key:Effect, with effect NoSchedule, PreferNoSchedule or NoExecute"
 
 
@@ -53,10 +49,6 @@ class Taint:
     def __str__(self) -> str:
         """As kubectl and the Azure API write it."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
-
-
-#: What AKS puts on the nodes of a spot pool; so reads its label, too.
-AKS_SPOT_TAINT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
 
 
 def parse_taint(value: object, path: str, problems: Problems) -> Taint | None:
@@ -109,26 +101,6 @@ def check_labels(labels: Mapping[str, str], path: str, problems: Problems) -> No
                 allowed="any label outside nvidia.com/ and gpu-pools/, or a switch under nvidia.com/gpu.deploy.",
                 remedy="Remove it; what the pool shares follows from `sharing`.",
             )
-
-
-def label_refused_by_aks(key: str) -> str | None:
-    """Why AKS refuses the label in a node pool; None if it takes it."""
-    prefix = key.rpartition("/")[0]
-    if _within(prefix, "kubernetes.azure.com"):
-        return "AKS keeps the prefix kubernetes.azure.com for itself"
-    for namespace in ("kubernetes.io", "k8s.io"):
-        if _within(prefix, namespace) and not any(_within(prefix, f"{part}.{namespace}") for part in _OPEN_TO_KUBELETS):
-            return f"no kubelet may set a label below {namespace} but those of {', '.join(_OPEN_TO_KUBELETS)}"
-    return None
-
-
-def taint_refused_by_aks(taint: Taint, *, spot: bool) -> bool:
-    """Whether AKS refuses the taint in a node pool."""
-    return _within(taint.key.rpartition("/")[0], "kubernetes.azure.com") and not (spot and taint == AKS_SPOT_TAINT)
-
-
-def _within(prefix: str, namespace: str) -> bool:
-    return prefix == namespace or prefix.endswith(f".{namespace}")
 
 
 def refused_by_nfd(key: str) -> str | None:

@@ -10,26 +10,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.reading.fields import Kind, Row, inner, one_of, read, reads, row, text, whole_number
-from gpu_pools.stack.clusters import RANGE, NodeCount, parse_node_count
+from gpu_pools.reading.node_count import RANGE, NodeCount, parse_node_count
 from gpu_pools.stack.kubernetes_names import check_labels, parse_taint
-from gpu_pools.stack.placements import placed
-from gpu_pools.stack.pool_labels import check_distinct, check_labels_arrive, check_taints_arrive
-from gpu_pools.stack.pool_section import PoolContext, PoolSection
+from gpu_pools.stack.platform_reader import PoolContext, PoolSection
+from gpu_pools.stack.pool_labels import check_distinct
 from gpu_pools.stack.rollout import ROLLOUT, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.hardware.node import Hardware
+    from gpu_pools.stack.cluster import Placement
     from gpu_pools.stack.kubernetes_names import Taint
-    from gpu_pools.stack.placements import Placement
 
 DriverOwner = Literal["operator", "preinstalled"]
 #: How a pool is exchanged when something changes that the cloud fixes at creation.
 Exchange = Literal["surge", "inPlace"]
 
-_AKS_NAME: Final = r"[a-z][a-z0-9]{0,11}"
-_OTHER_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 #: NVIDIA's own: a branch, or branch and release.
 _DRIVER_VERSION: Final = r"\d{1,6}(\.\d{1,6}){0,2}"
 _CUDA_VERSION: Final = r"\d{1,3}\.\d{1,3}"
@@ -41,11 +38,12 @@ _SECONDS: Final = whole_number(1, 86_400)
 # The readers of single fields.
 
 
+def _makes_nodes(section: PoolSection) -> bool:
+    return section.context.platform.cluster.makes_nodes
+
+
 def _name(section: PoolSection, one: Row) -> str:
-    if section.context.platform == "aks":
-        pattern, allowed = _AKS_NAME, "1 to 12 lower-case letters and digits, starting with a letter (AKS)"
-    else:
-        pattern, allowed = _OTHER_NAME, "1 to 40 lower-case letters, digits and dashes, starting with a letter"
+    pattern, allowed = section.context.platform.pool_names
     remedy = "Choose a shorter or simpler name; it is never cut, since two pools could then collide."
     raw = section.raw(one.key)
     name = section.text(one.key, required=True, pattern=pattern, allowed=allowed, remedy=remedy if raw is not None else "")
@@ -53,11 +51,11 @@ def _name(section: PoolSection, one: Row) -> str:
 
 
 def _placed(section: PoolSection, _one: Row) -> object:
-    return placed(section)
+    return section.context.platform.place(section)
 
 
 def _nodes(section: PoolSection, _one: Row) -> NodeCount:
-    default = NodeCount(1, None, autoscaled=True) if section.context.platform == "existing" else None
+    default = None if _makes_nodes(section) else NodeCount(1, None, autoscaled=True)
     return parse_node_count(section, default=default)
 
 
@@ -81,34 +79,34 @@ def _sharing(section: PoolSection, one: Row) -> str | None:
 def _labels(section: PoolSection, one: Row) -> dict[str, str]:
     labels = section.texts(one.key)
     check_labels(labels, section.at(one.key), section.problems)
-    check_labels_arrive(labels, section, section.context.platform)
+    section.context.platform.check_labels(labels, section)
     return labels
 
 
 def _taints(section: PoolSection, one: Row) -> tuple[Taint, ...]:
     taints = section.each(one.key, lambda value, where: parse_taint(value, where, section.problems), what="a list of taints")
     check_distinct(taints, section)
-    check_taints_arrive(taints, section, section.context.platform, section.context.magnum_driver)
+    section.context.platform.check_taints(taints, section)
     return taints
 
 
 def _protect(section: PoolSection, one: Row) -> bool | None:
     # Nodes that are there already are nobody's to replace.
-    return section.flag(one.key) if section.context.platform != "existing" else None
+    return section.flag(one.key) if _makes_nodes(section) else None
 
 
 def _adopted(section: PoolSection, one: Row) -> bool | None:
     # Nodes of a cluster that exists are never made by the stack.
-    return section.flag(one.key) if section.context.platform != "existing" else None
+    return section.flag(one.key) if _makes_nodes(section) else None
 
 
 def _exchange(section: PoolSection, one: Row) -> object:
     # Nodes of a cluster that exists are nobody's to make.
-    return _EXCHANGE.read(section, one) if section.context.platform != "existing" else None
+    return _EXCHANGE.read(section, one) if _makes_nodes(section) else None
 
 
 def _drain_seconds(section: PoolSection, one: Row) -> object:
-    if section.context.platform == "existing":
+    if not _makes_nodes(section):
         return None
     if section.raw(one.key) is not None and section.raw("replace") is None:
         section.problems.add(

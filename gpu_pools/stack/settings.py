@@ -17,15 +17,13 @@ from gpu_pools.reading.spelled import in_spelling_of, written_key
 from gpu_pools.sharing.modes import parse_sharing
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_adopted_pools, check_who_installs
-from gpu_pools.stack.aks_options import Monitoring
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE, NfdSettings, OperatorSettings, parse_nfd, parse_operator
-from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
+from gpu_pools.stack.clusters import read_cluster
 from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
 from gpu_pools.stack.imported import check_imported, parse_adoption
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
 from gpu_pools.stack.observability import ObservabilitySettings, parse_observability
-from gpu_pools.stack.placements import AksPlacement
-from gpu_pools.stack.pool_section import PoolContext
+from gpu_pools.stack.platform_reader import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
 from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.verification import DEFAULT_IMAGE, DEFAULT_SMOKE_TEST_IMAGE, VerificationSettings, parse_verification
@@ -36,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from gpu_pools.hardware.models import GpuModel
-    from gpu_pools.hardware.platforms import Platform
     from gpu_pools.sharing.mode import Sharing
+    from gpu_pools.stack.cluster import Cluster
+    from gpu_pools.stack.platform_reader import PlatformReader
 
 _T = TypeVar("_T")
 
@@ -67,7 +66,7 @@ class Settings:
         observability: how GPUs are measured, and who reads it.
     """
 
-    cluster: ClusterSettings
+    cluster: Cluster
     sharing: Mapping[str, Sharing]
     pools: tuple[Pool, ...]
     operator: OperatorSettings
@@ -96,34 +95,40 @@ def config_value(text: object) -> object:
         return text
 
 
-def parse_settings(config: Mapping[str, object], *, complete: bool = True) -> Settings:
+def parse_settings(config: Mapping[str, object], platforms: Mapping[str, PlatformReader], *, complete: bool = True) -> Settings:
     """Settings from a stack's ``config`` mapping (keys ``gpu-pools:cluster`` and so on; other namespaces are left alone).
 
     Args:
         config: the mapping as YAML gave it.
+        platforms: name -> how its part of the file is read.
         complete: whether the cluster section must hold all that a deploy needs; planning needs only its platform.
 
     Raises:
         InvalidStackError: with every problem found.
     """
     problems = Problems()
-    settings = _parse(config, problems, complete=complete)
+    settings = _parse(config, problems, platforms, complete=complete)
     problems.raise_if_any()
     if settings is None:  # pragma: no cover - nothing is None without a problem
         raise InvalidStackError(problems.found)
     return settings
 
 
-def try_parse_settings(config: Mapping[str, object], *, complete: bool = True) -> tuple[Settings | None, Problems]:
+def try_parse_settings(
+    config: Mapping[str, object], platforms: Mapping[str, PlatformReader], *, complete: bool = True
+) -> tuple[Settings | None, Problems]:
     """What could be understood, and the problems; lets a caller collect later problems too."""
     problems = Problems()
-    return _parse(config, problems, complete=complete), problems
+    return _parse(config, problems, platforms, complete=complete), problems
 
 
-def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) -> Settings | None:
+def _parse(
+    config: Mapping[str, object], problems: Problems, platforms: Mapping[str, PlatformReader], *, complete: bool
+) -> Settings | None:
     config = _as_meant(config, problems)
     check_text({key: value for key, value in config.items() if key.startswith(f"{NAMESPACE}:")}, problems)
-    cluster = _parse_cluster(config, problems, complete=complete)
+    cluster = _parse_cluster(config, problems, platforms, complete=complete)
+    platform = platforms[cluster.platform if cluster else _likely_platform(config, platforms)]
     sharing: dict[str, Sharing] = _parse_named(config, "sharing", parse_sharing, problems)
     _check_declared(config, problems)
     own = parse_gpu_models(config, problems)
@@ -134,24 +139,23 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     registry = parse_registry(config.get(f"{NAMESPACE}:registry"), f"{NAMESPACE}:registry", problems)
     observability = parse_observability(config.get(f"{NAMESPACE}:observability"), f"{NAMESPACE}:observability", problems)
     nfd, verification = _from_mirror(registry, nfd, verification)
-    cluster = _with_metrics(cluster, observability)
+    cluster = platform.with_metrics(cluster) if cluster and observability.azure_reads else cluster
     imported = parse_adoption(config.get(f"{NAMESPACE}:adoption"), f"{NAMESPACE}:adoption", problems)
     if imported:
         # Written already, for the day that the pools are managed; until then nothing of it is made.
         verification = replace(verification, enabled=False, startup_taint=False, smoke_test=False)
         observability = ObservabilitySettings()
     context = PoolContext(
-        platform=cluster.platform if cluster else _likely_platform(config),
+        platform=platform,
         flavors=flavors,
         problems=problems,
         models=own,
-        magnum_driver=getattr(cluster, "driver", None),
+        magnum_driver=cluster.driver if cluster else None,
         sharing_names=_written(config, "sharing") or None,
         flavor_names=_written(config, "flavors") or None,
-        node_subnet=isinstance(cluster, AksSettings) and _has_subnet(cluster),
+        node_subnet=cluster is not None and cluster.has_node_subnet,
     )
-    if context.platform == "magnum":
-        _check_flavors(config, problems)
+    platform.check_config(config, problems)
     pools = _parse_pools(config, context)
     names = [pool.name for pool in pools]
     acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
@@ -189,42 +193,26 @@ def _from_mirror(
     )
 
 
-def _with_metrics(cluster: ClusterSettings | None, observability: ObservabilitySettings) -> ClusterSettings | None:
-    """A cluster of our own has the add-on that Azure's Managed Prometheus needs; `false` is refused with the plan."""
-    if not isinstance(cluster, AksSettings) or cluster.existing or not observability.azure_reads:
-        return cluster
-    monitoring = cluster.options.monitoring or Monitoring()
-    if monitoring.metrics is None:
-        monitoring = replace(monitoring, metrics=True)
-    return replace(cluster, options=replace(cluster.options, monitoring=monitoring))
-
-
-def _has_subnet(cluster: AksSettings) -> bool:
-    """Whether pools that name none lie in one of the cluster's; of a cluster that is there only Azure knows."""
-    network = cluster.options.network
-    return cluster.existing is not None or bool(network and network.node_subnet)
-
-
-def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:
+def _parse_cluster(
+    config: Mapping[str, object], problems: Problems, platforms: Mapping[str, PlatformReader], *, complete: bool
+) -> Cluster | None:
     path = f"{NAMESPACE}:cluster"
     if config.get(path) is None:
         problems.add(
             path,
             "is missing",
-            allowed="a mapping with `platform: aks | magnum | existing`",
-            remedy=f"Add `{path}: {{platform: {_likely_platform(config)}}}`; a deploy needs more keys of it.",
+            allowed=f"a mapping with `platform: {' | '.join(platforms)}`",
+            remedy=f"Add `{path}: {{platform: {_likely_platform(config, platforms)}}}`; a deploy needs more keys of it.",
         )
         return None
-    return parse_cluster(config[path], path, problems, complete=complete)
+    return read_cluster(config[path], path, problems, platforms, complete=complete)
 
 
-def _likely_platform(config: Mapping[str, object]) -> Platform:
+def _likely_platform(config: Mapping[str, object], platforms: Mapping[str, PlatformReader]) -> str:
     """The platform that the pools' keys point to: without a valid one, their own mistakes should still come out at once."""
     pools = config.get(f"{NAMESPACE}:pools")
     keys = {key for pool in pools if isinstance(pool, dict) for key in pool} if isinstance(pools, list) else set()
-    if "flavor" in keys:
-        return "magnum"
-    return "existing" if "nodeSelector" in keys or ("gpuModel" in keys and "vmSize" not in keys) else "aks"
+    return next((name for name, platform in platforms.items() if platform.is_meant_by(keys)), next(iter(platforms)))
 
 
 def _parse_named(
@@ -251,7 +239,7 @@ def _check_declared(config: Mapping[str, object], problems: Problems) -> None:
     """Report once that nothing is declared; that no pool finds its declaration only follows from it."""
     path = f"{NAMESPACE}:sharing"
     if config.get(path) in (None, {}):
-        names = _used(config, "sharing") or ("whole",)
+        names = used_names(config, "sharing") or ("whole",)
         problems.add(
             path,
             "is missing or empty",
@@ -260,20 +248,7 @@ def _check_declared(config: Mapping[str, object], problems: Problems) -> None:
         )
 
 
-def _check_flavors(config: Mapping[str, object], problems: Problems) -> None:
-    """Report once that no flavor is declared; that no pool finds its own only follows from it."""
-    path = f"{NAMESPACE}:flavors"
-    names = _used(config, "flavor")
-    if names and config.get(path) in (None, {}):
-        problems.add(
-            path,
-            "is missing or empty",
-            allowed="a mapping of flavors to their gpuModel and gpusPerNode",
-            remedy=f"Declare {', '.join(names)} there with gpuModel and gpusPerNode; OpenStack cannot tell them.",
-        )
-
-
-def _used(config: Mapping[str, object], key: str) -> tuple[str, ...]:
+def used_names(config: Mapping[str, object], key: str) -> tuple[str, ...]:
     """The names that pools give under a key, each once."""
     pools = config.get(f"{NAMESPACE}:pools")
     named = [pool.get(key) for pool in pools if isinstance(pool, dict)] if isinstance(pools, list) else []
@@ -313,14 +288,14 @@ def _check_sizes(pools: list[Pool], problems: Problems) -> None:
     seen: dict[str, tuple[tuple[str, int], str]] = {}
     for pool in pools:
         hardware, placement = pool.hardware, pool.placement
-        if hardware is None or hardware.known_size or not isinstance(placement, AksPlacement):
+        if hardware is None or hardware.known_size or not placement.machine:
             continue
         has = (hardware.model.key, hardware.gpus)
-        first, path = seen.setdefault(placement.vm_size.lower(), (has, pool.path))
+        first, path = seen.setdefault(placement.machine.lower(), (has, pool.path))
         if first != has:
             problems.add(
                 f"{pool.path}.gpuModel",
-                f"{placement.vm_size} has {has[1]} x {has[0]} here and {first[1]} x {first[0]} in {path}",
+                f"{placement.machine} has {has[1]} x {has[0]} here and {first[1]} x {first[0]} in {path}",
                 allowed="the same of all pools of a size",
                 remedy="Look up what the size has, and write it in both pools.",
             )

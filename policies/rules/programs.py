@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.clouds.aks_node_boot import MANAGED_TAG, boot_tags
 from gpu_pools.existing.findings import Findings
 from gpu_pools.existing.mig_parted_check import check_mig_parted
 from gpu_pools.existing.plugin_check import check_plugin_config
 from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.run_context import RunContext
 from gpu_pools.hardware.azure_sizes import size
+from gpu_pools.platforms.aks.node_boot import MANAGED_TAG, boot_tags
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT
 from gpu_pools.text.errors import show
 
@@ -210,7 +210,7 @@ def _managed(case: Case) -> Iterator[Found]:
     operators = [resource.name for resource, _ in kinds.operators(case)]
     for operator in operators if place.text() == "Managed" else ():
         yield Found(place.path, f'"Managed", beside the operator of {operator}')
-    # azure-native cannot send the input above so far; the node's boot reads a tag, too (gpu_pools/clouds/aks_node_boot.py).
+    # azure-native cannot send the input above so far; the node's boot reads a tag, too (gpu_pools/platforms/aks/node_boot.py).
     for name, tag in case.inputs.at("tags").items():
         for operator in operators if [*boot_tags({name: tag.text()}, MANAGED_TAG)] else ():
             yield Found(tag.path, f'"{tag.text()}", beside the operator of {operator}')

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpu_pools.stack.entra import SERVER_ID
+from gpu_pools.platforms.aks.entra import SERVER_ID
 from sandbox.clouds import azure_versions as versions
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import digest, group_id

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack import azure_types
+from gpu_pools.platforms.aks import azure_types
 from sandbox.clouds.azure_errors import AzureError, invalid, missing
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack import azure_types
+from gpu_pools.platforms.aks import azure_types
 from sandbox.clouds.azure_errors import AzureError, invalid
 
 if TYPE_CHECKING:

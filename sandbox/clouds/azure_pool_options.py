@@ -3,10 +3,10 @@
 Stand-in: nothing here asks Azure. The rules are those of azure-aks-docs at fb060abe (upgrade-aks-node-pools-rolling,
 custom-node-configuration-reference, scale-down-mode, concepts-network-ip-address-planning, enable-fips-nodes,
 use-node-public-ips, use-capacity-reservation-groups); texts marked "seen" are the service's own, all others keep its pattern.
-Values of enumerations are those of the API version that azure-native speaks (gpu_pools/stack/azure_native.json), and what newer
-ones add. What an Arm64 pool cannot have is that of azure-aks-docs, node-images and use-trusted-launch; the texts were not seen.
-A GPU driver on Arm64 is not refused: the node's boot passes over it (Azure/AgentBaker, ensureGPUDrivers). Deliberately not
-modelled: quotas of surge nodes, what a setting does to the nodes.
+Values of enumerations are those of the API version that azure-native speaks (gpu_pools/platforms/aks/azure_native.json), and
+what newer ones add. What an Arm64 pool cannot have is that of azure-aks-docs, node-images and use-trusted-launch; the texts were
+not seen. A GPU driver on Arm64 is not refused: the node's boot passes over it (Azure/AgentBaker, ensureGPUDrivers). Deliberately
+not modelled: quotas of surge nodes, what a setting does to the nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack import azure_types
+from gpu_pools.platforms.aks import azure_types
 from gpu_pools.text.yaml_text import load_yaml
 from sandbox.clouds.azure_errors import AzureError, invalid
 

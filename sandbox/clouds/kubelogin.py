@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from gpu_pools.stack.entra import SERVER_ID
+from gpu_pools.platforms.aks.entra import SERVER_ID
 from gpu_pools.text.terminal import guarded
 from sandbox.clouds.entra import TENANT, Tenant
 

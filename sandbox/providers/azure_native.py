@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from gpu_pools.stack import azure_types
+from gpu_pools.platforms.aks import azure_types
 from sandbox.clouds import azure_answers, azure_beside, azure_ids, azure_networks, azure_observing, azure_rules
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_rest import ResourceManager
@@ -64,7 +64,7 @@ class _Kind:
         make_id: the ARM id that names lead to.
         name: the property that holds the resource's own name.
         parents: the properties that name what it lies in, outermost first.
-        types: property -> its kind, as gpu_pools/stack/azure_types.py has it.
+        types: property -> its kind, as gpu_pools/platforms/aks/azure_types.py has it.
         replaces: paths whose change forces a replacement, besides the names.
         required: properties that the schema requires.
         api_version: the ARM API version that the plugin uses.

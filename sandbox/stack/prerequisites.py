@@ -10,8 +10,12 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
-from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.existing.cluster import ExistingSettings
+from gpu_pools.platforms.existing.placement import ExistingPlacement
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
+from gpu_pools.platforms.magnum.placement import MagnumPlacement
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_ids import network_id
 from sandbox.clouds.refusal import Refusal

@@ -17,7 +17,8 @@ import subprocess
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from sandbox.clouds import azure, lookup
 from sandbox.clouds.refusal import Refusal

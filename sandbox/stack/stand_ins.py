@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.stack.names import PROJECT

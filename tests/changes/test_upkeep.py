@@ -15,7 +15,7 @@ from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.changes.upkeep import Upkeep, upkeep
 from gpu_pools.plan.change_ids import cluster_use
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.placements import AksPlacement
+from gpu_pools.platforms.aks.placement import AksPlacement
 
 from .stacks import BEFORE
 

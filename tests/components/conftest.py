@@ -184,7 +184,14 @@ def _loops_of_threads_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     yield
     for loop in made:
         if not loop.is_running():
-            loop.close()
+            _close(loop)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a loop of which tasks and futures may be left: what they say when they are collected would be said in another
+    test."""
+    loop.set_exception_handler(lambda *_: None)
+    loop.close()
 
 
 @pytest.fixture
@@ -205,7 +212,7 @@ def run() -> Iterator[Callable[..., Recorder]]:
 
     yield run
     settings.reset_options()
-    loop.close()
+    _close(loop)
     asyncio.set_event_loop(None)
 
 

@@ -18,10 +18,10 @@ from components._azure_session import NotThereError, Session, UnreadError, log_i
 from components.aks import AksCluster
 from components.azure_check import read_azure
 from components.platform import GpuPlatform
-from gpu_pools.clouds.azure_answers import MadeCluster, MadePool, Reservation, Size, Subnet, Usage, Version
-from gpu_pools.clouds.judgement import Unread
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.platforms.aks.answers import MadeCluster, MadePool, Reservation, Size, Subnet, Usage, Version
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.judgement import Unread
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.system.pki import make_server_pki
 

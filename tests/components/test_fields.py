@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from components.platform import GpuPlatform
-from gpu_pools.clouds.aks_changes import refused_cluster_changes
+from gpu_pools.platforms.aks.changes import refused_cluster_changes
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.options import AksClusterOptions
+from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
+from gpu_pools.platforms.magnum.placement import MagnumPlacement
 from gpu_pools.reading.fields import on, rows
-from gpu_pools.stack.aks_options import AksClusterOptions
-from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-from gpu_pools.stack.placements import AksPlacement, MagnumPlacement
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.providers import azure_native, openstack

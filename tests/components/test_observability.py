@@ -15,11 +15,11 @@ from components._monitors_there import _add_on_off, _look, _look_for_another, _w
 from components.gpu_operator import GpuOperator
 from components.observability import Observability
 from components.platform import GpuPlatform
-from gpu_pools.clouds.aks_inputs import cluster_inputs
 from gpu_pools.observing.azure_monitor import azure_rule_groups
 from gpu_pools.observing.objects import API_VERSION, rule_groups
 from gpu_pools.observing.prometheus_stack import prometheus_stack_values
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.platforms.aks.inputs import cluster_inputs
 from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map
 from gpu_pools.stack.charts import unknown_values
 from gpu_pools.text.errors import InvalidStackError

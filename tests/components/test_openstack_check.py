@@ -19,9 +19,9 @@ from components._openstack_settings import Settings
 from components.magnum import MagnumCluster
 from components.openstack_check import read_cloud
 from components.platform import GpuPlatform
-from gpu_pools.clouds.judgement import Unread
-from gpu_pools.clouds.magnum_answers import Free, Group, MachineFlavor, Named
-from gpu_pools.clouds.magnum_cloud import Need
+from gpu_pools.platforms.judgement import Unread
+from gpu_pools.platforms.magnum.answers import Free, Group, MachineFlavor, Named
+from gpu_pools.platforms.magnum.cloud import Need
 from gpu_pools.text.errors import InvalidStackError
 
 if TYPE_CHECKING:

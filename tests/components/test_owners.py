@@ -10,9 +10,11 @@ import pytest
 
 from components import _owners
 from components._owners import looks_for_another, tells_of_another_owner, tells_of_layouts
-from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
-from gpu_pools.stack.existing_aks import ExistingAks
-from gpu_pools.stack.existing_magnum import ExistingMagnum
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.existing import ExistingAks
+from gpu_pools.platforms.existing.cluster import ExistingSettings
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
+from gpu_pools.platforms.magnum.existing import ExistingMagnum
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, plan_of
 

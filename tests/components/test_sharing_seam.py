@@ -7,8 +7,6 @@ the verifier's comparison, and evidence.
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
 import hashlib
 import json
 from dataclasses import dataclass, replace
@@ -23,20 +21,15 @@ from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.plan.table import plan_table
 from gpu_pools.proof.node_expectation import node_expectation
-from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file
-from gpu_pools.proof.verifier_reports import reports
-from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
 from gpu_pools.reading.fields import row, whole_number
 from gpu_pools.sharing.mode import PoolUse, Replicated, Sharing
 from gpu_pools.sharing.modes import MODES
 from gpu_pools.text.errors import InvalidStackError, Problems
-from gpu_pools.verifier import evidence as written
 from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.findings import Findings, Verdict
 from gpu_pools.verifier.node import ConfigReading
-from gpu_pools.verifier.observation import Assertion, Observation
 from tests.evidence import fleets
 from tests.verifier import nodes
 
@@ -175,23 +168,5 @@ def test_a_node_is_proven_and_evidence_says_so(allocatable: int, verdict: Verdic
     (pool,) = plan.pools
     findings, node = node_of(plan, allocatable)
     assert findings.verdict is verdict, findings.differences
-    file = expectation_file(plan, pool)
-    origin = written.Origin(file.sha256, fleets.DIGEST, float(fleets.INTERVAL))
-    at = fleets.text_of(fleets.NOW - dt.timedelta(seconds=30))
-    assertion = Assertion(findings, Observation(node.nvml, None, node.kubernetes), 2, 0.5)
-    text = written.evidence(node.expected, assertion, origin, node="gpu-1", at=at)
-    status = "True" if verdict is Verdict.HOLDS else "False"
-    condition = {"type": CONDITION, "status": status, "reason": "R", "message": "m", "lastHeartbeatTime": at}
-    there = {
-        "metadata": {"name": "gpu-1", "uid": "u", "labels": {"pool": "gpu"}, "annotations": {ANNOTATION: text}},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True"}, condition],
-            "allocatable": {"nvidia.com/gpu": str(allocatable)},
-            "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "os"},
-        },
-    }
-    program = {PROGRAM_FILE: base64.b64encode(fleets.PROGRAM_BYTES).decode()}
-    maps = {file.name: {EXPECTATION_FILE: file.text}, fleets.PROGRAM.config_map: program}
-    outputs = {"clusterName": "byo", "verification": reports(plan, fleets.PROGRAM)}
-    evidence = fleets.Fleet(outputs, [there], maps).judged()
+    evidence = fleets.one_node(plan, pool, findings, node).judged()
     assert evidence.verdict is (Judged.PROVEN if verdict is Verdict.HOLDS else Judged.DIFFERS)

@@ -2,8 +2,8 @@
 
 The description is read off Microsoft's own SDK, which is generated from it: azure-mgmt-containerservice 40.1.0, the one of the
 API version that azure-native 3.29.0 uses (2025-09-01), in the folder GPU_POOLS_AZURE_SDK (pip install --no-deps --target FOLDER).
-What the stand-in knows is gpu_pools/stack/azure_native.json, which is written off Pulumi's SDK (tests/components/test_fields.py).
-Not here: what Azure refuses beyond that; no description says it.
+What the stand-in knows is gpu_pools/platforms/aks/azure_native.json, which is written off Pulumi's SDK
+(tests/components/test_fields.py). Not here: what Azure refuses beyond that; no description says it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import pytest
 from sandbox.clouds.azure_answers import API_VERSION
 
 FOLDER: Final = os.environ.get("GPU_POOLS_AZURE_SDK", "")
-OURS: Final = json.loads((Path(__file__).parents[2] / "gpu_pools" / "stack" / "azure_native.json").read_text(encoding="utf-8"))
+OURS: Final = json.loads(
+    (Path(__file__).parents[2] / "gpu_pools" / "platforms" / "aks" / "azure_native.json").read_text(encoding="utf-8")
+)
 #: How types are written there -> here.
 KINDS: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 #: Of a resource: steps of its address.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpu_pools.stack.entra import LOGINS, SERVER_ID
+from gpu_pools.platforms.aks.entra import LOGINS, SERVER_ID
 from sandbox.clouds.entra import TENANT
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built

@@ -1,9 +1,9 @@
 """Each property of AKS changed once on what is up: what the preview says, and that the deploy does it.
 
-What a change does is a table with sources (gpu_pools/clouds/aks_properties.yaml). Here the real engine is asked, and a stand-in
-of Azure that has rules of its own and refuses what cannot be changed. A pool for each property, without nodes, and all of them
-changed at once; the cluster is changed in steps. The network and the resource group were there before, made by somebody else.
-The rows that nothing here can have up are changed in test_aks_rows.py, where only a preview is asked.
+What a change does is a table with sources (gpu_pools/platforms/aks/properties.yaml). Here the real engine is asked, and a
+stand-in of Azure that has rules of its own and refuses what cannot be changed. A pool for each property, without nodes, and all
+of them changed at once; the cluster is changed in steps. The network and the resource group were there before, made by somebody
+else. The rows that nothing here can have up are changed in test_aks_rows.py, where only a preview is asked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from gpu_pools.clouds.aks_properties import known_of, properties
+from gpu_pools.platforms.aks.properties import known_of, properties
 from sandbox.clouds.azure import AzureCloud
 from tests.tiers import at_night
 from tests.unit.bad_aks_options import id_of

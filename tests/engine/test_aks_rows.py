@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpu_pools.clouds.aks_properties import known_of, properties, replacing
+from gpu_pools.platforms.aks.properties import known_of, properties, replacing
 from sandbox.clouds.azure_answers import API_VERSION
 from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import Attached

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.verdicts import Evidence, Snapshot, judge
+from gpu_pools.plan.placing import pool_selector
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
@@ -28,7 +29,7 @@ from tests.verifier import nodes as healthy_nodes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpu_pools.plan.planned import Plan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 NOW: Final = dt.datetime(2026, 3, 4, 12, 0, 0, tzinfo=dt.UTC)
 DIGEST: Final = "d" * 64
@@ -80,6 +81,29 @@ def fleet(count: int = 1) -> Fleet:
     maps = {file.name: {EXPECTATION_FILE: file.text} for file in (expectation_file(PLAN, planned) for planned in PLAN.pools)}
     maps[PROGRAM.config_map] = {PROGRAM_FILE: base64.b64encode(PROGRAM_BYTES).decode()}
     return Fleet({"clusterName": "byo", "verification": copy.deepcopy(reports(PLAN, PROGRAM))}, nodes, maps)
+
+
+def one_node(plan: Plan, planned: PoolPlan, found: Findings | None = None, node: healthy_nodes.Node | None = None) -> Fleet:
+    """A stack with one node, which reported half a minute ago what its verifier found; by default, that all is as declared."""
+    node, found = node or healthy_nodes.healthy(plan, planned), found or Findings()
+    file, at = expectation_file(plan, planned), text_of(NOW - dt.timedelta(seconds=30))
+    assertion = Assertion(found, Observation(node.nvml, node.mps, node.kubernetes), 2, 0.5)
+    origin = written.Origin(file.sha256, DIGEST, float(INTERVAL))
+    text = written.evidence(node.expected, assertion, origin, node="gpu-1", at=at)
+    status = "True" if found.verdict is Verdict.HOLDS else "False"
+    condition = {"type": CONDITION, "status": status, "reason": "R", "message": "m", "lastHeartbeatTime": at}
+    labels = pool_selector(plan.settings.cluster, planned)
+    there = {
+        "metadata": {"name": "gpu-1", "uid": "u", "labels": labels, "annotations": {ANNOTATION: text}},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}, condition],
+            "allocatable": {key: str(value) for key, value in node.kubernetes.allocatable.items()},
+            "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "os"},
+        },
+    }
+    program = {PROGRAM_FILE: base64.b64encode(PROGRAM_BYTES).decode()}
+    maps = {file.name: {EXPECTATION_FILE: file.text}, PROGRAM.config_map: program}
+    return Fleet({"clusterName": "c", "verification": reports(plan, PROGRAM)}, [there], maps)
 
 
 def text_of(moment: dt.datetime) -> str:

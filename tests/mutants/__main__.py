@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 #: What `suite.FAST` tests; the tests of evidence are not among them.
 _CORE = (
-    *("adopting", "allocation", "changes", "cli", "clouds", "existing", "hardware", "images", "mig"),
-    *("plan", "proof", "reading", "rendering", "sharing", "stack", "text", "usage", "verifier"),
+    *("adopting", "allocation", "changes", "cli", "existing", "hardware", "images", "mig"),
+    *("plan", "platforms", "proof", "reading", "rendering", "sharing", "stack", "text", "usage", "verifier"),
 )
 PACKAGES = (*(f"gpu_pools/{package}" for package in _CORE), "policies")
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpu_pools import sharing, stack
+import gpu_pools
+from gpu_pools.platforms.aks import azure_types
 from gpu_pools.reading import fields
-from gpu_pools.stack import azure_types, charts
+from gpu_pools.stack import charts
 from gpu_pools.stack.settings import KEYS
 from gpu_pools.text.errors import Problems
 from policies.rules import RULES
@@ -35,8 +36,9 @@ _CHARTS: Final[Mapping[str, charts.ChartName]] = {"operator": "gpu-operator", "n
 
 def _row_keys() -> frozenset[str]:
     found = set()
-    modules = [f"{one.__name__}.{info.name}" for one in (stack, sharing) for info in pkgutil.iter_modules(one.__path__)]
-    for module in map(importlib.import_module, modules):
+    names = [info.name for info in pkgutil.walk_packages(gpu_pools.__path__, "gpu_pools.")]
+    declaring = ("gpu_pools.platforms.", "gpu_pools.sharing.", "gpu_pools.stack.")
+    for module in (importlib.import_module(name) for name in names if name.startswith(declaring)):
         for one in vars(module).values():
             if dataclasses.is_dataclass(one) and isinstance(one, type):
                 found |= {row.key for row in fields.rows(one)}

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from components._why import _Cluster
-from gpu_pools.stack.entra import SERVER_ID, user_kubeconfig
+from gpu_pools.platforms.aks.entra import SERVER_ID, user_kubeconfig
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.entra import BINDING, TENANT, USER, Tenant, write_kubelogin

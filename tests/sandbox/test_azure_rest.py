@@ -9,11 +9,11 @@ import pytest
 
 from components._azure_session import Session, UnreadError, resource_manager
 from components.azure_check import read_azure
-from gpu_pools.clouds.azure_answers import MadePool, Reservation, Subnet, Usage
-from gpu_pools.clouds.azure_cloud import judge
-from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.platforms.aks.answers import MadePool, Reservation, Subnet, Usage
+from gpu_pools.platforms.aks.cloud import judge
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.judgement import Judgement, Unread
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import SUBSCRIPTION, cluster_id, group_id, network_id

@@ -13,7 +13,7 @@ from components import _log, _system_pool
 from components._azure_session import Session, UnreadError, resource_manager
 from components._system_pool import NotRaisedError, SystemPool
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.platforms.aks.cluster import AksSettings
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_ids import SUBSCRIPTION, cluster_id, pool_id
 from sandbox.clouds.azure_rest import ResourceManager

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.aks_changes import left_out, refused_cluster_changes
+from gpu_pools.platforms.aks.changes import left_out, refused_cluster_changes
 
 SYSTEM: dict[str, Any] = {"name": "system", "vmSize": "Standard_D4s_v5", "count": 2, "availabilityZones": ["1"]}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpu_pools.clouds.aks_generations import as_declared
-from gpu_pools.clouds.azure_answers import MadePool, Usage, read_cluster
-from gpu_pools.clouds.azure_cloud import judge
+from gpu_pools.platforms.aks.answers import MadePool, Usage, read_cluster
+from gpu_pools.platforms.aks.cloud import judge
+from gpu_pools.platforms.aks.generations import as_declared
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from tests.unit.test_azure_cloud import A100, FAMILY, POOL, T4, settings, there, usages
 

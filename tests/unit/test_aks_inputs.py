@@ -1,4 +1,4 @@
-"""What Azure is asked for a cluster and its windows of maintenance, by its options (gpu_pools/clouds/aks_inputs.py).
+"""What Azure is asked for a cluster and its windows of maintenance, by its options (gpu_pools/platforms/aks/inputs.py).
 
 That the components place it is in tests/components/test_aks_options.py.
 """
@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from gpu_pools.clouds.aks_changes import never_updated
-from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows
-from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.placements import AksPlacement
+from gpu_pools.platforms.aks.changes import never_updated
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.inputs import cluster_inputs, maintenance_windows
+from gpu_pools.platforms.aks.placement import AksPlacement
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.bad_aks_options import GUID, id_of, subnet
 from tests.unit.stacks import aks, plan_of

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.aks_inputs import maintenance_windows
-from gpu_pools.clouds.aks_node_boot import MANAGED_TAG, boot_tags
 from gpu_pools.hardware.azure_sizes import sizes
-from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.inputs import maintenance_windows
+from gpu_pools.platforms.aks.node_boot import MANAGED_TAG, boot_tags
 from tests.unit.bad_aks_options import id_of, subnet
 from tests.unit.stacks import GONE, aks, plan_of
 

@@ -1,4 +1,4 @@
-"""What Azure is asked for a pool, and of an adopted pool what is left to it (gpu_pools/plan/aks_pool_inputs.py).
+"""What Azure is asked for a pool, and of an adopted pool what is left to it (gpu_pools/platforms/aks/pool_inputs.py).
 
 The same of the components, with labels and cluster, is in tests/components; real pools that were adopted are in tests/adopting.
 """
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.aks_inputs import subnets
-from gpu_pools.plan.aks_pool_inputs import OF_OTHERS, PLACE, Around, counts, kept_as_found, pool_inputs
-from gpu_pools.stack import azure_types
-from gpu_pools.stack.aks_network import Network
-from gpu_pools.stack.clusters import NodeCount
+from gpu_pools.platforms.aks import azure_types
+from gpu_pools.platforms.aks.inputs import subnets
+from gpu_pools.platforms.aks.network import Network
+from gpu_pools.platforms.aks.pool_inputs import OF_OTHERS, PLACE, Around, counts, kept_as_found, pool_inputs
+from gpu_pools.reading.node_count import NodeCount
 from tests.unit.stacks import A100, GONE, aks, pool_of
 
 IN_ONE: dict[str, Any] = {"name": GONE, "location": GONE, "systemPool": GONE, "existing": {"resourceGroup": "g", "name": "c"}}

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpu_pools.clouds.aks_properties import known_of, properties, replacing, sources
+from gpu_pools.platforms.aks.azure_types import enums, kind_of, types
+from gpu_pools.platforms.aks.properties import known_of, properties, replacing, sources
 from gpu_pools.reading.fields import on, rows
-from gpu_pools.stack.azure_types import enums, kind_of, types
 from sandbox.clouds import azure_pool_options, azure_rules
 from sandbox.clouds.azure_cluster_options import IMMUTABLE
 from sandbox.clouds.azure_errors import AzureError
@@ -34,7 +34,7 @@ def _rows(settings: type) -> Iterator[Row]:
 
 @pytest.mark.parametrize("type_", TYPES)
 class TestTable:
-    """gpu_pools/clouds/aks_properties.yaml."""
+    """gpu_pools/platforms/aks/properties.yaml."""
 
     def test_its_properties_are_those_of_the_sdk(self, type_: str) -> None:
         assert [path for path in properties(type_) if kind_of(type_, path) is None] == []

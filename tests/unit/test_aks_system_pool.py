@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.aks_system_pool import Raise, announced, due, left_to_others, raise_request, to_raise
-from gpu_pools.clouds.azure_answers import MadeCluster, MadePool
+from gpu_pools.platforms.aks.answers import MadeCluster, MadePool
+from gpu_pools.platforms.aks.system_pool import Raise, announced, due, left_to_others, raise_request, to_raise
 
 
 def inputs(version: str | None = "1.34") -> dict[str, Any]:

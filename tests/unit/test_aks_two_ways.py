@@ -2,7 +2,7 @@
 
 Generated from the stacks of the other tests: every key in them that sets one property of Azure, and that `properties` may have,
 is moved there. What a key refuses about its own value alone is left out: such values are Azure's to judge in `properties`, which
-is the way to what Azure has and this project does not know (gpu_pools/stack/aks_asked.py).
+is the way to what Azure has and this project does not know (gpu_pools/platforms/aks/asked.py).
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from gpu_pools.clouds.aks_inputs import cluster_inputs
-from gpu_pools.plan.aks_pool_inputs import Around, pool_inputs
+from gpu_pools.platforms.aks import options as aks_options
+from gpu_pools.platforms.aks import pool_options as aks_pools
+from gpu_pools.platforms.aks.asked import asked, place_of
+from gpu_pools.platforms.aks.inputs import cluster_inputs
+from gpu_pools.platforms.aks.options import AksClusterOptions
+from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.aks.pool_inputs import Around, pool_inputs
+from gpu_pools.platforms.aks.pool_options import AksPoolOptions
 from gpu_pools.reading.fields import on, rows
-from gpu_pools.stack import aks_options, aks_pools
-from gpu_pools.stack.aks_asked import asked, place_of
-from gpu_pools.stack.aks_options import AksClusterOptions
-from gpu_pools.stack.aks_pools import AksPoolOptions
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.nested import at
 from gpu_pools.text.yaml_text import load_yaml

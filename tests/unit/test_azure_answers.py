@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.azure_answers import (
+from gpu_pools.platforms.aks.answers import (
     MadeCluster,
     MadePool,
     Reservation,

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.clouds.aks_machines import Machines, machines
-from gpu_pools.clouds.azure_answers import Azure, MadeCluster, MadePool, Reservation, Size, Subnet, Usage, Version
-from gpu_pools.clouds.azure_cloud import judge
-from gpu_pools.clouds.azure_versions import default_version
-from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.plan.aks_found import too_old
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.later import Later
+from gpu_pools.platforms.aks.answers import Azure, MadeCluster, MadePool, Reservation, Size, Subnet, Usage, Version
+from gpu_pools.platforms.aks.cloud import judge
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.machines import Machines, machines
+from gpu_pools.platforms.aks.versions import default_version
+from gpu_pools.platforms.judgement import Judgement, Unread
+from gpu_pools.reading.later import Later
 
 if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings

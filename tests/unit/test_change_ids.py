@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpu_pools.plan import change_ids
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.stack.stack_file import read_stack_file
 
 from .golden import golden_object

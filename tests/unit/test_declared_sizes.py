@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.stack.placements import AksPlacement
+from gpu_pools.platforms.aks.placement import AksPlacement
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import A100, aks, magnum, plan_of, pool_of
 

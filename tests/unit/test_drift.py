@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.cli.main import main
-from gpu_pools.clouds.aks_properties import properties
 from gpu_pools.drift.differences import CLUSTER, POOL
 from gpu_pools.drift.judged import Drift, Up, Verdict, judge
 from gpu_pools.drift.own_changes import listed, rules
@@ -16,7 +15,8 @@ from gpu_pools.drift.paths import MISSING, SECRET, steps_of, text_of, value_at
 from gpu_pools.drift.programmed import Programmed, read_export
 from gpu_pools.drift.refreshed import read_refresh
 from gpu_pools.drift.showing import drift_json, drift_text
-from gpu_pools.stack import azure_types
+from gpu_pools.platforms.aks import azure_types
+from gpu_pools.platforms.aks.properties import properties
 from gpu_pools.text.errors import InvalidStackError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.clouds.aks_changes import refused_cluster_changes
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import AksSettings
-from gpu_pools.stack.entra import LOGINS, SERVER_ID, EntraSettings, login_command, user_kubeconfig
+from gpu_pools.platforms.aks.changes import refused_cluster_changes
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.entra import LOGINS, SERVER_ID, EntraSettings, login_command, user_kubeconfig
 from gpu_pools.text.errors import InvalidStackError
 
 from .stacks import aks

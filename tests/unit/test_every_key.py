@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools import sharing, stack
+import gpu_pools
 from gpu_pools.reading import fields
 from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import Problems, show
@@ -30,25 +30,28 @@ if TYPE_CHECKING:
 
 #: Values of every kind; none of the texts means anything anywhere.
 PROBES: Final[tuple[Any, ...]] = (True, -5, 0, 10**9, 0.5, "~ ~", [], ["~ ~"], {}, {"~": "~ ~"})
+#: The packages that have tables of settings.
+_DECLARING: Final = ("gpu_pools.platforms.", "gpu_pools.sharing.", "gpu_pools.stack.")
 #: Keys that are read together with the rest of the stack.
 IN_CONTEXT: Final = {
-    "acknowledged.Acknowledgement.resource",
-    *(f"charts.ChartSettings.{key}" for key in ("version", "chart")),
-    "placements.MagnumPlacement.flavor",
-    *(f"pools.Pool.{key}" for key in ("name", "count", "sharing", "labels", "taints", "protect", "adopted")),
-    *(f"pools.Pool.{key}" for key in ("replace", "drainTimeoutSeconds")),
+    "Acknowledgement.resource",
+    *(f"ChartSettings.{key}" for key in ("version", "chart")),
+    "MagnumPlacement.flavor",
+    *(f"Pool.{key}" for key in ("name", "count", "sharing", "labels", "taints", "protect", "adopted")),
+    *(f"Pool.{key}" for key in ("replace", "drainTimeoutSeconds")),
 }
 
 
 def _keys() -> dict[str, Row]:
     found = {}
-    modules = [(package, info.name) for package in (stack, sharing) for info in pkgutil.iter_modules(package.__path__)]
-    for package, place in modules:
-        module = importlib.import_module(f"{package.__name__}.{place}")
+    for info in pkgutil.walk_packages(gpu_pools.__path__, "gpu_pools."):
+        if not info.name.startswith(_DECLARING):
+            continue
+        module = importlib.import_module(info.name)
         for name, one in vars(module).items():
             if dataclasses.is_dataclass(one) and isinstance(one, type) and one.__module__ == module.__name__:
-                found |= {f"{place}.{name}.{row.key}": row for row in fields.rows(one)}
-    return found
+                found |= {f"{name}.{row.key}": row for row in fields.rows(one)}
+    return dict(sorted(found.items()))
 
 
 KEYS: Final = _keys()
@@ -163,66 +166,63 @@ _DELAYS: Final = (
 _LIMITS: Final = ("maxGracefulTerminationSec", "maxEmptyBulkDelete", "maxTotalUnreadyPercentage", "okTotalUnreadyCount")
 #: Texts that fit, and texts that nearly do.
 FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
-    "acknowledged.Acknowledgement.change": (
-        ["c42267e62", "u00000000", "gffffffff"],
-        ["42267e62", "a42267e62", "c42267e6", "C42267e62"],
-    ),
-    "acknowledged.Acknowledgement.reason": (["idle until May", " 0123456789"], ["it is idl", " " * 10]),
-    "aks_access.KubeletIdentity.clientId": _GUIDS,
-    "aks_access.KubeletIdentity.objectId": _GUIDS,
-    "aks_options.AksClusterOptions.existingResourceGroup": _GROUPS,
-    "aks_options.AksClusterOptions.nodeResourceGroup": _GROUPS,
-    "aks_options.KeyVaultSecrets.rotationInterval": _DURATIONS,
-    "aks_options.Monitoring.location": (["westeurope", "eastus2"], ["West Europe", "west-europe"]),
-    "aks_pools.AksPoolOptions.kubernetesVersion": _VERSIONS,
-    "aks_pools.KubeletConfig.cpuCfsQuotaPeriod": (["100ms", "5us", "1s"], ["100", "1m", "s"]),
-    "aks_pools.UpgradeSettings.maxSurge": _SHARES,
-    "aks_pools.UpgradeSettings.maxUnavailable": _SHARES,
-    "aks_upkeep.Autoscaler.maxNodeProvisionTime": (["15m"], ["15", "15s", "m"]),
-    "aks_upkeep.Autoscaler.scaleDownUtilizationThreshold": (["0", "0.5", ".25", "1", "1.0"], ["2", "1.1", "50%", "0."]),
-    **{f"aks_upkeep.Autoscaler.{key}": _DURATIONS for key in _DELAYS},
-    **{f"aks_upkeep.Autoscaler.{key}": _COUNTS for key in _LIMITS},
-    "aks_upkeep.Window.startDate": (["2027-01-31", "2027-12-09"], ["2027-13-01", "2027-01-32", "27-01-01", "2027-1-1"]),
-    "rollout.RolloutWindow.startTime": (["00:00", "19:59", "23:30"], ["24:00", "2:00", "12:60", "12"]),
-    "rollout.RolloutWindow.utcOffset": (["+01:00", "-11:30", "+23:00"], ["01:00", "+24:00", "+1:00"]),
-    "aks_upkeep.Window.startTime": (["00:00", "19:59", "23:30"], ["24:00", "2:00", "12:60", "12"]),
-    "aks_upkeep.Window.utcOffset": (["+01:00", "-11:30", "+23:00"], ["01:00", "+24:00", "+1:00"]),
-    "charts.ChartSource.oci": (["oci://registry.example.com/a"], ["https://registry.example.com/a", "oci://", "oci://a b"]),
-    "charts.ChartSource.repository": (["https://charts.example.com", "http://m/a"], ["oci://registry.example.com", "https://"]),
-    "charts.NfdSettings.markerImage": _IMAGES,
-    "clusters.AksSettings.kubernetesVersion": _VERSIONS,
-    "clusters.AksSettings.location": (["westeurope", "eastus2"], ["West Europe", "2west", "WestEurope"]),
-    "clusters.AksSettings.name": (["a", "A-b_1", "a" * 63], ["a" * 64, "-a", "a-", "a.b"]),
-    "clusters.AksSettings.resourceGroup": _GROUPS,
-    "azure_monitor.AzureMonitorSettings.location": (["westeurope", "eastus2"], ["West Europe", "2eastus"]),
-    "clusters.MagnumSettings.name": (["a", "gpu_1.x-", "a" * 242], ["a" * 243, "1a", "-a"]),
-    "clusters.MagnumTemplate.dnsNameserver": (["8.8.8.8", "10.0.0.2,10.0.0.3"], ["8.8.8", "dns", "10.0.0.2 10.0.0.3"]),
-    "clusters.MagnumTemplate.httpProxy": _PROXIES,
-    "clusters.MagnumTemplate.httpsProxy": _PROXIES,
-    "clusters.MagnumTemplate.noProxy": (["a", "10.0.0.0/8,.svc", "a" * 255], ["a, b", ",a", "a,", "a" * 256]),
-    "clusters.SystemPool.vmSize": (["Standard_D4s_v5", "standard_d4s_v5"], ["D4s_v5", "Standard_D4s-v5"]),
-    "entra.EntraSettings.tenant": _GUIDS,
-    "existing_aks.ExistingAks.name": (["a", "A-b_1", "a" * 63], ["a" * 64, "-a", "a-", "a.b"]),
-    "existing_aks.ExistingAks.resourceGroup": _GROUPS,
-    "existing_aks.ExistingAks.subscription": _GUIDS,
-    "existing_magnum.ExistingMagnum.name": (["a", "gpu_1.x-", "a" * 242], ["a" * 243, "1a", "-a"]),
-    "existing_magnum.ExistingMagnum.uuid": ([GUID], [GUID.upper(), GUID[1:], f"{GUID}0"]),
-    "gpu_models.DeclaredModel.computeCapability": (["8.6", "12.0"], ["8", "8.", "8,6"]),
-    "gpu_models.DeclaredModel.product": (["NVIDIA RTX A6000", "B2", "A" * 95], ["A", "A" * 96, " A6000", "a;b"]),
-    "needs.Needs.memoryPerReplica": (["1Mi", "12Gi", "999999999Gi"], ["12", "12GB", "0Gi", "1.5Gi", "12 Gi", "1000000000Mi"]),
-    "observability.ObservabilitySettings.runbooks": (
+    "KubeletIdentity.clientId": _GUIDS,
+    "KubeletIdentity.objectId": _GUIDS,
+    "AksClusterOptions.existingResourceGroup": _GROUPS,
+    "AksClusterOptions.nodeResourceGroup": _GROUPS,
+    "KeyVaultSecrets.rotationInterval": _DURATIONS,
+    "Monitoring.location": (["westeurope", "eastus2"], ["West Europe", "west-europe"]),
+    "AksPoolOptions.kubernetesVersion": _VERSIONS,
+    "KubeletConfig.cpuCfsQuotaPeriod": (["100ms", "5us", "1s"], ["100", "1m", "s"]),
+    "UpgradeSettings.maxSurge": _SHARES,
+    "UpgradeSettings.maxUnavailable": _SHARES,
+    "Autoscaler.maxNodeProvisionTime": (["15m"], ["15", "15s", "m"]),
+    "Autoscaler.scaleDownUtilizationThreshold": (["0", "0.5", ".25", "1", "1.0"], ["2", "1.1", "50%", "0."]),
+    **{f"Autoscaler.{key}": _DURATIONS for key in _DELAYS},
+    **{f"Autoscaler.{key}": _COUNTS for key in _LIMITS},
+    "Window.startDate": (["2027-01-31", "2027-12-09"], ["2027-13-01", "2027-01-32", "27-01-01", "2027-1-1"]),
+    "RolloutWindow.startTime": (["00:00", "19:59", "23:30"], ["24:00", "2:00", "12:60", "12"]),
+    "RolloutWindow.utcOffset": (["+01:00", "-11:30", "+23:00"], ["01:00", "+24:00", "+1:00"]),
+    "Window.startTime": (["00:00", "19:59", "23:30"], ["24:00", "2:00", "12:60", "12"]),
+    "Window.utcOffset": (["+01:00", "-11:30", "+23:00"], ["01:00", "+24:00", "+1:00"]),
+    "AksSettings.kubernetesVersion": _VERSIONS,
+    "AksSettings.location": (["westeurope", "eastus2"], ["West Europe", "2west", "WestEurope"]),
+    "AksSettings.name": (["a", "A-b_1", "a" * 63], ["a" * 64, "-a", "a-", "a.b"]),
+    "AksSettings.resourceGroup": _GROUPS,
+    "AzureMonitorSettings.location": (["westeurope", "eastus2"], ["West Europe", "2eastus"]),
+    "MagnumSettings.name": (["a", "gpu_1.x-", "a" * 242], ["a" * 243, "1a", "-a"]),
+    "MagnumTemplate.dnsNameserver": (["8.8.8.8", "10.0.0.2,10.0.0.3"], ["8.8.8", "dns", "10.0.0.2 10.0.0.3"]),
+    "MagnumTemplate.httpProxy": _PROXIES,
+    "MagnumTemplate.httpsProxy": _PROXIES,
+    "MagnumTemplate.noProxy": (["a", "10.0.0.0/8,.svc", "a" * 255], ["a, b", ",a", "a,", "a" * 256]),
+    "SystemPool.vmSize": (["Standard_D4s_v5", "standard_d4s_v5"], ["D4s_v5", "Standard_D4s-v5"]),
+    "EntraSettings.tenant": _GUIDS,
+    "ExistingAks.name": (["a", "A-b_1", "a" * 63], ["a" * 64, "-a", "a-", "a.b"]),
+    "ExistingAks.resourceGroup": _GROUPS,
+    "ExistingAks.subscription": _GUIDS,
+    "ExistingMagnum.name": (["a", "gpu_1.x-", "a" * 242], ["a" * 243, "1a", "-a"]),
+    "ExistingMagnum.uuid": ([GUID], [GUID.upper(), GUID[1:], f"{GUID}0"]),
+    "DeclaredModel.computeCapability": (["8.6", "12.0"], ["8", "8.", "8,6"]),
+    "DeclaredModel.product": (["NVIDIA RTX A6000", "B2", "A" * 95], ["A", "A" * 96, " A6000", "a;b"]),
+    "ObservabilitySettings.runbooks": (
         ["https://docs.example.com/runbooks", "http://wiki/a-b"],
         ["docs/runbooks", "ftp://docs", "https://", "https://a b"],
     ),
-    "pools.Minimum.cuda": (["12.8", "13.0"], ["12", "12.8.1", "v12.8"]),
-    "pools.Minimum.driver": (["570.124.06", "570.124", "570"], ["v570", "570.", "570,1"]),
-    "registry.RegistrySettings.mirror": (
+    "Minimum.cuda": (["12.8", "13.0"], ["12", "12.8.1", "v12.8"]),
+    "Minimum.driver": (["570.124.06", "570.124", "570"], ["v570", "570.", "570,1"]),
+    "Acknowledgement.change": (["c42267e62", "u00000000", "gffffffff"], ["42267e62", "a42267e62", "c42267e6", "C42267e62"]),
+    "Acknowledgement.reason": (["idle until May", " 0123456789"], ["it is idl", " " * 10]),
+    "ChartSource.oci": (["oci://registry.example.com/a"], ["https://registry.example.com/a", "oci://", "oci://a b"]),
+    "ChartSource.repository": (["https://charts.example.com", "http://m/a"], ["oci://registry.example.com", "https://"]),
+    "NfdSettings.markerImage": _IMAGES,
+    "Needs.memoryPerReplica": (["1Mi", "12Gi", "999999999Gi"], ["12", "12GB", "0Gi", "1.5Gi", "12 Gi", "1000000000Mi"]),
+    "RegistrySettings.mirror": (
         ["registry.example.com", "localhost:5000/all", "R.example.com/a/b_c-d"],
         ["https://registry.example.com", "registry.example.com/", "r/A", "r:123456"],
     ),
-    "registry.RegistrySettings.pullSecret": (["a", "a.b-c", "a" * 253], ["A", "-a", "a-", "a_b", "a" * 254]),
-    "verification.VerificationSettings.image": ([_PINNED], ["python:3.12", _PINNED[:-1], _PINNED.replace("256", "512")]),
-    "verification.VerificationSettings.smokeTestImage": _IMAGES,
+    "RegistrySettings.pullSecret": (["a", "a.b-c", "a" * 253], ["A", "-a", "a-", "a_b", "a" * 254]),
+    "VerificationSettings.image": ([_PINNED], ["python:3.12", _PINNED[:-1], _PINNED.replace("256", "512")]),
+    "VerificationSettings.smokeTestImage": _IMAGES,
 }
 
 
@@ -235,4 +235,4 @@ def test_a_text_that_fits_is_taken_and_one_that_nearly_does_is_refused(name: str
 
 def test_of_each_pattern_there_are_such_texts() -> None:
     patterned = {name for name, row in ALONE.items() if any("does not fit" in one.message for one in read(row, "~ ~")[1])}
-    assert patterned - {"gpu_models.DeclaredModel.product"} == FITTING.keys() - {"gpu_models.DeclaredModel.product"}
+    assert patterned - {"DeclaredModel.product"} == FITTING.keys() - {"DeclaredModel.product"}

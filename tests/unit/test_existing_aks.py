@@ -9,7 +9,7 @@ import pytest
 
 from gpu_pools.plan.aks_found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.text.errors import InvalidStackError
 
 if TYPE_CHECKING:

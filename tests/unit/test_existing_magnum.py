@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.judgement import Judgement, Unread
-from gpu_pools.clouds.magnum_answers import Cloud, Free, Group, MachineFlavor, Magnum
-from gpu_pools.clouds.magnum_cloud import judge, needs
-from gpu_pools.clouds.magnum_found import OWNER_LABEL
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.platforms.judgement import Judgement, Unread
+from gpu_pools.platforms.magnum.answers import Cloud, Free, Group, MachineFlavor, Magnum
+from gpu_pools.platforms.magnum.cloud import judge, needs
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
+from gpu_pools.platforms.magnum.found import OWNER_LABEL
 from gpu_pools.text.errors import InvalidStackError
 
 OWNER = "gpu-pools/prod"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.reading.fields import one_of, read, row
 from gpu_pools.reading.section import Section
-from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.text.errors import Problems
 from tests import generated
 

@@ -145,7 +145,7 @@ class TestUnknown:
     @pytest.mark.parametrize(("capability", "needs"), [(None, "reboot"), ("8.0", "reboot"), ("9.0", "nothing")])
     def test_what_a_change_of_mode_costs_is_the_worse_where_nobody_knows(self, capability: str | None, needs: str) -> None:
         says = {} if capability is None else {"computeCapability": capability}
-        assert mode_change_needs(pool_of(declared("next", mig=True, **says)).hardware.model, "aks") == needs
+        assert mode_change_needs(pool_of(declared("next", mig=True, **says)).hardware.model, virtual=True) == needs
 
 
 class TestGeometry:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.aks_pool_inputs import kept_as_found
 from gpu_pools.plan.held import changed
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.platforms.aks.pool_inputs import kept_as_found
 from gpu_pools.text.errors import InvalidStackError
 
 POOL = {

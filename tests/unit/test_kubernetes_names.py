@@ -7,19 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.hardware.resource_names import mig_resource
+from gpu_pools.platforms.aks.labels import AKS_SPOT_TAINT, label_refused_by_aks, taint_refused_by_aks
+from gpu_pools.platforms.known import PLATFORMS
 from gpu_pools.reading.section import Section
-from gpu_pools.stack.kubernetes_names import (
-    AKS_SPOT_TAINT,
-    Taint,
-    check_labels,
-    label_refused_by_aks,
-    label_value,
-    parse_taint,
-    qualified_name,
-    refused_by_nfd,
-    taint_refused_by_aks,
-)
-from gpu_pools.stack.pool_labels import check_distinct, check_labels_arrive, check_taints_arrive
+from gpu_pools.stack.kubernetes_names import Taint, check_labels, label_value, parse_taint, qualified_name, refused_by_nfd
+from gpu_pools.stack.platform_reader import PoolContext, PoolSection
+from gpu_pools.stack.pool_labels import check_distinct
 from gpu_pools.text.errors import Problems
 
 if TYPE_CHECKING:
@@ -240,7 +233,7 @@ def test_taints_of_one_key_differ_in_their_effect() -> None:
 )
 def test_labels_have_a_way_to_the_nodes(platform: Platform, labels: dict[str, str], told: dict[str, str]) -> None:
     section = _section()
-    check_labels_arrive(labels, section, platform)
+    PLATFORMS[platform].check_labels(labels, section)
     assert {problem.path: problem.message for problem in section.problems.found} == {
         f"p.labels.{key}": message for key, message in told.items()
     }
@@ -259,9 +252,11 @@ def test_labels_have_a_way_to_the_nodes(platform: Platform, labels: dict[str, st
     ],
 )
 def test_taints_have_a_way_to_the_nodes(platform: Platform, driver: str | None, spot: object, places: list[int]) -> None:
-    section = _section(spot=spot)
+    context = PoolContext(PLATFORMS[platform], {}, Problems(), magnum_driver=driver)
+    section = PoolSection({} if spot is None else {"spot": spot}, "p", context)
     kinds = ("example.com/a", "sku", "kubernetes.azure.com/x")
-    check_taints_arrive((*(Taint(key, "", "NoSchedule") for key in kinds), AKS_SPOT_TAINT), section, platform, driver)
+    taints = (*(Taint(key, "", "NoSchedule") for key in kinds), AKS_SPOT_TAINT)
+    PLATFORMS[platform].check_taints(taints, section)
     assert [problem.path for problem in section.problems.found] == [f"p.taints[{index}]" for index in places]
     nfd = f"NFD sets no key without a prefix, and the driver {driver} sets no taints"
     said = {

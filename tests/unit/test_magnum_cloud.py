@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.clouds.judgement import Judgement, Unread
-from gpu_pools.clouds.magnum_answers import Cloud, Free, Group, Image, MachineFlavor, MadeOf, Magnum, Named, Template
-from gpu_pools.clouds.magnum_cloud import judge, needs
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.platforms.judgement import Judgement, Unread
+from gpu_pools.platforms.magnum.answers import Cloud, Free, Group, Image, MachineFlavor, MadeOf, Magnum, Named, Template
+from gpu_pools.platforms.magnum.cloud import judge, needs
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.magnum_labels import listed
-from gpu_pools.stack.clusters import NODE_GROUP_LABELS
+from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS
+from gpu_pools.platforms.magnum.labels import listed
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import GONE, magnum, plan_of
 

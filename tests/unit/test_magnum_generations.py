@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.magnum_answers import Cloud, Free, Group, MachineFlavor, Magnum
-from gpu_pools.clouds.magnum_cloud import judge
-from gpu_pools.clouds.magnum_generations import as_declared
 from gpu_pools.plan.generations import exchanged
+from gpu_pools.platforms.magnum.answers import Cloud, Free, Group, MachineFlavor, Magnum
+from gpu_pools.platforms.magnum.cloud import judge
+from gpu_pools.platforms.magnum.generations import as_declared
 from tests.unit.stacks import GONE, magnum, plan_of
 
 SURGE: Any = {"replace": "surge", "flavor": "g2.5xlarge"}

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.clouds.magnum_answers import Group, MadeOf, Template
+from gpu_pools.platforms.magnum.answers import Group, MadeOf, Template
 from tests.unit.test_magnum_cloud import CLOUD, MADE, NEW, SAYS, judged, magnum, problems, settings
 
 if TYPE_CHECKING:
-    from gpu_pools.clouds.magnum_answers import Cloud
+    from gpu_pools.platforms.magnum.answers import Cloud
 
 ON = {"auto_scaling_enabled": "true"}
 CLUSTER_API: dict[str, Any] = {

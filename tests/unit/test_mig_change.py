@@ -44,8 +44,8 @@ def test_no_placement_of_the_new_layout_keeps_more(case: tuple[GpuModel, dict[st
 @given(st.sampled_from(WITH_GEOMETRY), st.data())
 def test_the_same_layout_changes_nothing(gpu: GpuModel, data: st.DataObject) -> None:
     layout = dict(data.draw(st.sampled_from(sorted(legal_layouts(gpu)))))
-    for platform in ("aks", "existing", None):
-        changed = change(gpu, layout, layout, platform=platform)
+    for virtual in (True, False):
+        changed = change(gpu, layout, layout, virtual=virtual)
         assert (changed.goes, changed.comes, changed.mode_changes, changed.mode_change_needs) == ((), (), False, "nothing")
 
 
@@ -68,24 +68,23 @@ def test_from_seven_small_ones_to_one_large() -> None:
 
 @pytest.mark.parametrize(("before", "after"), list(product([{}, {"1g.10gb": 7}], repeat=2)), ids=str)
 def test_mig_mode_changes_only_between_off_and_on(before: dict[str, int], after: dict[str, int]) -> None:
-    changed = change(model("a100-80gb"), before, after, platform="aks")
+    changed = change(model("a100-80gb"), before, after, virtual=True)
     assert changed.mode_change_needs == ("nothing" if bool(before) == bool(after) else "reboot")
 
 
 @pytest.mark.parametrize(
-    ("key", "platform", "needs"),
+    ("key", "virtual", "needs"),
     [
-        ("a100-40gb", "aks", "reboot"),
-        ("a30-24gb", "magnum", "reboot"),
-        ("a100-80gb", "existing", "gpu-reset-or-reboot"),
-        ("a100-80gb", None, "gpu-reset-or-reboot"),
-        ("h100-80gb", "aks", "nothing"),
-        ("b200-180gb", "existing", "nothing"),
-        ("rtx-pro-6000-blackwell", "magnum", "nothing"),
+        ("a100-40gb", True, "reboot"),
+        ("a30-24gb", True, "reboot"),
+        ("a100-80gb", False, "gpu-reset-or-reboot"),
+        ("h100-80gb", True, "nothing"),
+        ("b200-180gb", False, "nothing"),
+        ("rtx-pro-6000-blackwell", True, "nothing"),
     ],
 )
-def test_what_a_change_of_mode_needs(key: str, platform: str | None, needs: str) -> None:
-    assert mode_change_needs(model(key), platform) == needs
+def test_what_a_change_of_mode_needs(key: str, *, virtual: bool, needs: str) -> None:
+    assert mode_change_needs(model(key), virtual=virtual) == needs
 
 
 def test_an_illegal_layout_is_a_key_error() -> None:

@@ -183,7 +183,7 @@ def test_a_layout_is_the_same_in_any_order() -> None:
 
 
 def test_the_document_of_a_change() -> None:
-    changed = change(model("a100-40gb"), {}, {"7g.40gb": 1}, platform="existing")
+    changed = change(model("a100-40gb"), {}, {"7g.40gb": 1}, virtual=False)
     assert changed.as_json() == {
         "from": {},
         "to": {"7g.40gb": 1},

@@ -22,8 +22,6 @@ from hypothesis import strategies as st
 from components import azure_check, openstack_check
 from components._azure_session import UnreadError as AzureUnreadError
 from gpu_pools.changes import workloads
-from gpu_pools.clouds import azure_answers
-from gpu_pools.clouds.judgement import Unread
 from gpu_pools.evidence import changing, cluster, pods, waiting
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
@@ -35,6 +33,8 @@ from gpu_pools.images.registry_answers import UnaskedError
 from gpu_pools.observing import prometheus
 from gpu_pools.observing.prometheus import CannotAskError
 from gpu_pools.observing.times import Window, span
+from gpu_pools.platforms.aks import answers as azure_answers
+from gpu_pools.platforms.judgement import Unread
 from gpu_pools.proof.emptying import Emptying, NotEmptiedError
 from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.repairing.exchanging import commands
@@ -488,7 +488,7 @@ READERS: Final[Mapping[str, Reader]] = {
     "gpu_pools/changes/workloads.py": Reader(
         lambda found: workloads.of_cluster("pods.json", json.dumps(found)), PODS, (InvalidStackError,)
     ),
-    "gpu_pools/clouds/azure_answers.py": Reader(
+    "gpu_pools/platforms/aks/answers.py": Reader(
         _azure(
             lambda found: (
                 azure_answers.read_regions(found["regions"]),
@@ -555,8 +555,8 @@ ASKED_BY: Final = {
     "gpu_pools/evidence/changing.py": "gpu_pools/evidence/verdicts.py",
     "gpu_pools/repairing/repair.py": "gpu_pools/repairing/looking.py",
     "gpu_pools/repairing/telling.py": "gpu_pools/repairing/looking.py",
-    "gpu_pools/clouds/aks_system_pool.py": "components/_system_pool.py asks for what it reads",
-    "gpu_pools/clouds/magnum_living.py": "components/openstack_check.py",
+    "gpu_pools/platforms/aks/system_pool.py": "components/_system_pool.py asks for what it reads",
+    "gpu_pools/platforms/magnum/living.py": "components/openstack_check.py",
     "pipelines/forge.py": "pipelines/github.py",
     # by hooks of components that catch everything: a cluster that cannot be asked stops nothing
     **dict.fromkeys(
@@ -635,7 +635,7 @@ ASKED_BY: Final = {
             "gpu_pools/hardware/models.py",
             "gpu_pools/observing/azure_monitor.py",
             "gpu_pools/plan/adoption.py",
-            "gpu_pools/stack/azure_types.py",
+            "gpu_pools/platforms/aks/azure_types.py",
             "gpu_pools/stack/charts.py",
             "gpu_pools/stack/refused_values.py",
             "gpu_pools/stack/settings.py",

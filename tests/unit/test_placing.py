@@ -21,7 +21,8 @@ from gpu_pools.plan.placing import (
     node_group_labels,
     rule_name,
 )
-from gpu_pools.stack.clusters import NODE_GROUP_LABELS, ExistingSettings, MagnumSettings
+from gpu_pools.platforms.existing.cluster import ExistingSettings
+from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS, MagnumDriver, MagnumSettings
 from sandbox.system.patience import Patience
 from tests.patience import scaled
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
@@ -94,27 +95,28 @@ class TestRule:
 
 class TestNodeGroupLabels:
     def test_taints_at_birth_with_heat(self) -> None:
-        labels = node_group_labels(pool_of(magnum(TAINTED)), "heat")
+        labels = node_group_labels(pool_of(magnum(TAINTED)), MagnumSettings(driver="heat"))
         assert labels == {"kubelet_options": "--register-with-taints=nvidia.com/gpu=true:NoSchedule,example.com/team=:NoExecute"}
 
     def test_the_taint_of_the_cern_talk_is_born_with_the_node(self) -> None:
         """NFD may not set a key below kubernetes.io; the kubelet may."""
         planned = pool_of(magnum({"taints": ["node-role.kubernetes.io/gpu=true:NoSchedule"]}))
-        assert node_group_labels(planned, "heat") == {
+        assert node_group_labels(planned, MagnumSettings(driver="heat")) == {
             "kubelet_options": "--register-with-taints=node-role.kubernetes.io/gpu=true:NoSchedule"
         }
 
     def test_the_users_labels_pass_through(self) -> None:
         planned = pool_of(magnum({"nodeGroupLabels": {"nvidia_gpu_enabled": "true"}}))
-        assert node_group_labels(planned, "heat") == {"nvidia_gpu_enabled": "true"}
+        assert node_group_labels(planned, MagnumSettings(driver="heat")) == {"nvidia_gpu_enabled": "true"}
 
     def test_the_users_kubelet_options_are_kept(self) -> None:
         planned = pool_of(magnum({**TAINTED, "nodeGroupLabels": {"kubelet_options": "--v=2"}}))
-        assert node_group_labels(planned, "heat")["kubelet_options"].startswith("--v=2 --register-with-taints=")
+        labels = node_group_labels(planned, MagnumSettings(driver="heat"))
+        assert labels["kubelet_options"].startswith("--v=2 --register-with-taints=")
 
     @pytest.mark.parametrize("driver", ["magnum-cluster-api", "capi-helm", None])
-    def test_no_kubelet_options_with_other_drivers(self, driver: str | None) -> None:
-        assert node_group_labels(pool_of(magnum(TAINTED)), driver) == {}
+    def test_no_kubelet_options_with_other_drivers(self, driver: MagnumDriver | None) -> None:
+        assert node_group_labels(pool_of(magnum(TAINTED)), MagnumSettings(driver=driver)) == {}
 
 
 class TestLabeller:

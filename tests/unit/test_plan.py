@@ -11,7 +11,7 @@ import yaml
 from gpu_pools.plan.document import plan_json, pool_json, problems_json
 from gpu_pools.plan.planning import make_plan, plan_config
 from gpu_pools.plan.table import plan_table
-from gpu_pools.stack.settings import parse_settings
+from gpu_pools.platforms.known import parse_settings
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of

@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from gpu_pools.hardware.models import GpuModel
-from gpu_pools.stack.clusters import MagnumSettings
-from gpu_pools.stack.settings import config_value, parse_settings, try_parse_settings
+from gpu_pools.platforms.known import parse_settings, try_parse_settings
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
+from gpu_pools.stack.settings import config_value
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.golden import golden

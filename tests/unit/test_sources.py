@@ -27,8 +27,8 @@ MARK: Final = "one source only"
 #: Data file -> its tables; `*`: the file is one table. What is a single value counts as a table with one entry.
 TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "bench/published.yaml": ("*",),
-    "clouds/aks_properties.yaml": ("AgentPool", "ManagedCluster"),
-    "clouds/magnum_labels.yaml": ("heat", "magnum-cluster-api", "capi-helm"),
+    "platforms/aks/properties.yaml": ("AgentPool", "ManagedCluster"),
+    "platforms/magnum/labels.yaml": ("heat", "magnum-cluster-api", "capi-helm"),
     "drift/own_changes.yaml": ("rules", "listed"),
     "existing/device_plugin_config.yaml": ("mappings", "commandLineOnly", "replicas", "changedDefaults", "environment"),
     "hardware/azure_sizes.yaml": ("sizes", "retired"),

@@ -6,10 +6,12 @@ import pytest
 
 from gpu_pools.plan.document import pool_json
 from gpu_pools.plan.placing import node_feature_rule, node_group_labels
+from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.existing.cluster import ExistingSettings
+from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT, refusal, tainted_by
-from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
@@ -65,7 +67,7 @@ def test_neither_its_presence_nor_its_absence_is_a_difference(platform: str) -> 
 
 def test_heat_s_kubelets_register_with_it_beside_the_pool_s_own() -> None:
     planned = pool_of(magnum({"taints": ["sku=gpu:NoSchedule"]}, verification=VERIFIED))
-    assert node_group_labels(planned, "heat") == {
+    assert node_group_labels(planned, MagnumSettings(driver="heat")) == {
         "kubelet_options": f"--register-with-taints=sku=gpu:NoSchedule,{STARTUP_TAINT.key}=:NoSchedule"
     }
 

@@ -24,7 +24,6 @@ from gpu_pools.plan.placing import (
 )
 from gpu_pools.plan.table import plan_table
 from gpu_pools.rendering.startup_taint import admission_binding_spec, admission_policy_spec
-from gpu_pools.stack.clusters import MagnumSettings
 from tests.unit.golden import FOLDER, golden
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, aks, existing, magnum, plan_of
 
@@ -118,7 +117,7 @@ def _without_program(values: Any) -> Any:
 
 def _of_pool(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     cluster = plan.settings.cluster
-    driver = cluster.driver if isinstance(cluster, MagnumSettings) else None
+    driver = cluster.driver
     found: dict[str, Any] = {
         "ids": [pool.change, pool_goes(pool), pool_use(pool)],
         "protect": pool.protect,
@@ -127,7 +126,7 @@ def _of_pool(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
     }
     if plan.platform != "aks":
         found["rule"] = node_feature_rule(pool, driver)
-        found["nodeGroupLabels"] = node_group_labels(pool, driver)
+        found["nodeGroupLabels"] = node_group_labels(pool, cluster)
         selector = labeller_selector(cluster, pool)
         found["labeller"] = labeller_daemon_set_spec(pool, selector, plan.tolerations, "image")
     return found

@@ -1,1 +1,0 @@
-"""What clouds refuse, as far as it can be said before they are asked or from what they answer."""

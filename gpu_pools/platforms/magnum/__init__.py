@@ -1,0 +1,1 @@
+"""OpenStack Magnum: what a stack declares of it, and what its drivers make of that."""
