@@ -1,4 +1,4 @@
-"""The types of the clusters' and pools' arguments.
+"""The types of the arguments of clusters, pools and other sections.
 
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
@@ -959,6 +959,147 @@ class NamedPoolArgs(TypedDict):
     """GiB of the volume for container images."""
     node_selector: NotRequired[dict[str, str]]
     """Labels that the pool's nodes have, and no other nodes."""
+
+
+class ChartSourceArgs(TypedDict):
+    """Where a chart is fetched from: exactly one of the three."""
+
+    repository: NotRequired[str]
+    """URL of a Helm repository."""
+    oci: NotRequired[str]
+    """An oci:// reference."""
+    path: NotRequired[str]
+    """A local folder or .tgz."""
+
+
+class OperatorSectionArgs(TypedDict):
+    """A stack file's section `operator`: the GPU operator."""
+
+    driver: NotRequired[str]
+    """Who installs the driver on pools that do not say it: operator or preinstalled."""
+    mig_strategy: NotRequired[str]
+    """single or mixed; derived from the pools by default."""
+    install: NotRequired[bool]
+    """False: the cluster has one already, which is configured."""
+    kubelet_sync_seconds: NotRequired[int]
+    """How often kubelets bring changed ConfigMaps to pods; 60 by default."""
+    driver_upgrade: NotRequired[DriverUpgradeArgs]
+    """How drivers are replaced on living nodes; as the chart has it by default."""
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
+    version: NotRequired[str]
+    """The chart's version."""
+    chart: NotRequired[ChartSourceArgs]
+    """Where it is fetched from; NVIDIA's repository by default."""
+    values: NotRequired[dict[str, Any]]
+    """Values of the chart, merged last."""
+
+
+class NodeFeatureDiscoverySectionArgs(TypedDict):
+    """A stack file's section `nodeFeatureDiscovery`."""
+
+    install: NotRequired[bool]
+    """False: the cluster has one already."""
+    marker_image: NotRequired[str]
+    """Image of the labellers; it needs sh."""
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
+    version: NotRequired[str]
+    """The chart's version."""
+    chart: NotRequired[ChartSourceArgs]
+    """Where it is fetched from; the project's repository by default."""
+    values: NotRequired[dict[str, Any]]
+    """Values of the chart, merged last."""
+
+
+class PrometheusStackArgs(TypedDict):
+    """In the section `observability`: the chart kube-prometheus-stack."""
+
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
+    version: NotRequired[str]
+    """The chart's version."""
+    chart: NotRequired[ChartSourceArgs]
+    """Where it is fetched from; its makers' repository by default."""
+    values: NotRequired[dict[str, Any]]
+    """Values of the chart, merged last."""
+
+
+class AzureMonitorArgs(TypedDict):
+    """In the section `observability`: Azure's Managed Prometheus and Grafana."""
+
+    workspace: NotRequired[str]
+    """Id of an Azure Monitor workspace that is there; by default the stack makes one."""
+    location: NotRequired[str]
+    """The workspace's region; the cluster's by default."""
+    grafana_admins: NotRequired[list[str]]
+    """Object ids of groups in Entra ID that administer a Managed Grafana; without any none is made."""
+    action_groups: NotRequired[list[str]]
+    """Ids of action groups that are told of alerts."""
+
+
+class ObservabilitySectionArgs(TypedDict):
+    """A stack file's section `observability`: what is measured of the GPUs, and who reads it."""
+
+    to: NotRequired[str]
+    """prometheus, which the cluster has; kube-prometheus-stack, which is installed; azure, on AKS; none: nobody reads."""
+    prometheus_stack: NotRequired[PrometheusStackArgs]
+    """Of the chart kube-prometheus-stack."""
+    azure: NotRequired[AzureMonitorArgs]
+    """Of Azure Monitor."""
+    interval_seconds: NotRequired[int]
+    """Between two values, of the exporter as of the scrapes; 30 by default."""
+    labels: NotRequired[dict[str, str]]
+    """Of the monitors and the PrometheusRule, by which a Prometheus selects them."""
+    runbooks: NotRequired[str]
+    """URL of a copy of docs/runbooks."""
+    dashboards: NotRequired[bool]
+    """Whether there are Grafana dashboards, as ConfigMaps; true by default."""
+    dashboard_labels: NotRequired[dict[str, str]]
+    """Of these ConfigMaps; grafana_dashboard: "1" by default."""
+
+
+class VerificationSectionArgs(TypedDict):
+    """A stack file's section `verification`: of the nodes, after a deploy."""
+
+    enabled: NotRequired[bool]
+    """Whether nodes are verified; true where the section is there."""
+    deadline_seconds: NotRequired[int]
+    """How long a node may take to become what was declared."""
+    interval_seconds: NotRequired[int]
+    """Between two assertions afterwards."""
+    startup_taint: NotRequired[bool]
+    """Whether new nodes register with a taint that goes once they have passed."""
+    image: NotRequired[str]
+    """Python 3.11 or newer, by digest."""
+    smoke_test: NotRequired[bool]
+    """Whether pods use each pool after its nodes were verified."""
+    smoke_test_image: NotRequired[str]
+    """A shell, and a CUDA program /cuda-samples/sample."""
+
+
+class RegistrySectionArgs(TypedDict):
+    """A stack file's section `registry`: a registry of one's own, from which all images come."""
+
+    mirror: NotRequired[str]
+    """Its host, and a path below it."""
+    pull_secret: NotRequired[str]
+    """Name of the Secret that pods pull with; gpu-pools-registry by default, where a user is named."""
+    username: NotRequired[pulumi.Input[str]]
+    """With it the stack makes that Secret in each of its namespaces."""
+    password: NotRequired[pulumi.Input[str]]
+    """Of that user; a secret."""
+
+
+class AcknowledgementArgs(TypedDict):
+    """A replacement that somebody wants although it is protected."""
+
+    resource: str
+    """A pool's name, or cluster."""
+    change: str
+    """The id that `gpu-pools changes` shows."""
+    reason: str
+    """Why that is right."""
 
 
 if TYPE_CHECKING:

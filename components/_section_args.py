@@ -5,152 +5,18 @@ What chart values and properties of clouds may hold is their makers' business: t
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-import pulumi
-
-from ._args import Cluster, DriverUpgradeArgs, FlavorArgs, NamedPool
+from ._args import (
+    AcknowledgementArgs,
+    Cluster,
+    FlavorArgs,
+    NamedPool,
+    NodeFeatureDiscoverySectionArgs,
+    ObservabilitySectionArgs,
+    OperatorSectionArgs,
+    RegistrySectionArgs,
+    VerificationSectionArgs,
+)
 from ._sharing_args import SharingArgs
-
-
-class ChartSourceArgs(TypedDict):
-    """Where a chart is fetched from: exactly one of the three."""
-
-    repository: NotRequired[str]
-    """URL of a Helm repository."""
-    oci: NotRequired[str]
-    """An oci:// reference."""
-    path: NotRequired[str]
-    """A local folder or .tgz."""
-
-
-class OperatorSectionArgs(TypedDict):
-    """A stack file's section `operator`: the GPU operator."""
-
-    install: NotRequired[bool]
-    """False: the cluster has one already, which is configured."""
-    version: NotRequired[str]
-    """The chart's version."""
-    values_file: NotRequired[str]
-    """With a version that is not known: a file with what `helm show values` prints of it."""
-    chart: NotRequired[ChartSourceArgs]
-    """Where it is fetched from; NVIDIA's repository by default."""
-    values: NotRequired[dict[str, Any]]
-    """Values of the chart, merged last."""
-    driver: NotRequired[str]
-    """Who installs the driver on pools that do not say it: operator or preinstalled."""
-    mig_strategy: NotRequired[str]
-    """single or mixed; derived from the pools by default."""
-    kubelet_sync_seconds: NotRequired[int]
-    """How often kubelets bring changed ConfigMaps to pods; 60 by default."""
-    driver_upgrade: NotRequired[DriverUpgradeArgs]
-    """How drivers are replaced on living nodes; as the chart has it by default."""
-
-
-class NodeFeatureDiscoverySectionArgs(TypedDict):
-    """A stack file's section `nodeFeatureDiscovery`."""
-
-    install: NotRequired[bool]
-    """False: the cluster has one already."""
-    version: NotRequired[str]
-    """The chart's version."""
-    values_file: NotRequired[str]
-    """With a version that is not known: a file with what `helm show values` prints of it."""
-    chart: NotRequired[ChartSourceArgs]
-    """Where it is fetched from; the project's repository by default."""
-    values: NotRequired[dict[str, Any]]
-    """Values of the chart, merged last."""
-    marker_image: NotRequired[str]
-    """Image of the labellers; it needs sh."""
-
-
-class VerificationSectionArgs(TypedDict):
-    """A stack file's section `verification`: of the nodes, after a deploy."""
-
-    enabled: NotRequired[bool]
-    """Whether nodes are verified; true where the section is there."""
-    deadline_seconds: NotRequired[int]
-    """How long a node may take to become what was declared."""
-    interval_seconds: NotRequired[int]
-    """Between two assertions afterwards."""
-    image: NotRequired[str]
-    """Python 3.11 or newer, by digest."""
-    startup_taint: NotRequired[bool]
-    """Whether new nodes register with a taint that goes once they have passed."""
-    smoke_test: NotRequired[bool]
-    """Whether pods use each pool after its nodes were verified."""
-    smoke_test_image: NotRequired[str]
-    """A shell, and a CUDA program /cuda-samples/sample."""
-
-
-class PrometheusStackArgs(TypedDict):
-    """In the section `observability`: the chart kube-prometheus-stack."""
-
-    version: NotRequired[str]
-    """The chart's version."""
-    values_file: NotRequired[str]
-    """With a version that is not known: a file with what `helm show values` prints of it."""
-    chart: NotRequired[ChartSourceArgs]
-    """Where it is fetched from; its makers' repository by default."""
-    values: NotRequired[dict[str, Any]]
-    """Values of the chart, merged last."""
-
-
-class AzureMonitorArgs(TypedDict):
-    """In the section `observability`: Azure's Managed Prometheus and Grafana."""
-
-    workspace: NotRequired[str]
-    """Id of an Azure Monitor workspace that is there; by default the stack makes one."""
-    location: NotRequired[str]
-    """The workspace's region; the cluster's by default."""
-    grafana_admins: NotRequired[list[str]]
-    """Object ids of groups in Entra ID that administer a Managed Grafana; without any none is made."""
-    action_groups: NotRequired[list[str]]
-    """Ids of action groups that are told of alerts."""
-
-
-class ObservabilitySectionArgs(TypedDict):
-    """A stack file's section `observability`: what is measured of the GPUs, and who reads it."""
-
-    to: NotRequired[str]
-    """prometheus, which the cluster has; kube-prometheus-stack, which is installed; azure, on AKS; none: nobody reads."""
-    prometheus_stack: NotRequired[PrometheusStackArgs]
-    """Of the chart kube-prometheus-stack."""
-    azure: NotRequired[AzureMonitorArgs]
-    """Of Azure Monitor."""
-    interval_seconds: NotRequired[int]
-    """Between two values, of the exporter as of the scrapes; 30 by default."""
-    labels: NotRequired[dict[str, str]]
-    """Of the monitors and the PrometheusRule, by which a Prometheus selects them."""
-    runbooks: NotRequired[str]
-    """URL of a copy of docs/runbooks."""
-    dashboards: NotRequired[bool]
-    """Whether there are Grafana dashboards, as ConfigMaps; true by default."""
-    dashboard_labels: NotRequired[dict[str, str]]
-    """Of these ConfigMaps; grafana_dashboard: "1" by default."""
-
-
-class RegistrySectionArgs(TypedDict):
-    """A stack file's section `registry`: a registry of one's own, from which all images come."""
-
-    mirror: NotRequired[str]
-    """Its host, and a path below it."""
-    pull_secret: NotRequired[str]
-    """Name of the Secret that pods pull with; gpu-pools-registry by default, where a user is named."""
-    username: NotRequired[pulumi.Input[str]]
-    """With it the stack makes that Secret in each of its namespaces."""
-    password: NotRequired[pulumi.Input[str]]
-    """Of that user; a secret."""
-
-
-class AcknowledgementArgs(TypedDict):
-    """A replacement that somebody wants although it is protected."""
-
-    resource: str
-    """A pool's name, or cluster."""
-    change: str
-    """The id that `gpu-pools changes` shows."""
-    reason: str
-    """Why that is right."""
-
 
 if TYPE_CHECKING:
     SharingSection = dict[str, SharingArgs] | dict[str, dict[str, Any]]

@@ -16,7 +16,8 @@ from gpu_pools.sharing.modes import parse_sharing
 from gpu_pools.text.errors import Problems
 
 from ._known import known_args
-from ._sharing_args import NeedsArgs, PartitionsArgs, SharingArgs, SideBySideArgs, SlicesArgs
+from ._mode_args import NeedsArgs, SideBySideArgs, SlicesArgs
+from ._sharing_args import PartitionsArgs, SharingArgs
 from ._to_stack import stack_keys
 
 __all__ = [

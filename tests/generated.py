@@ -29,12 +29,20 @@ from gpu_pools.platforms.magnum.cluster import BootVolume, MagnumOptions, Magnum
 from gpu_pools.platforms.magnum.existing import BESIDE, ExistingMagnum
 from gpu_pools.platforms.magnum.placement import MagnumPlacement
 from gpu_pools.reading.fields import Kind, Row, flag, on, rows, snake
+from gpu_pools.sharing.mps import Mps
+from gpu_pools.sharing.needs import Needs
+from gpu_pools.sharing.time_slicing import TimeSlicing
+from gpu_pools.stack.acknowledged import Acknowledgement
+from gpu_pools.stack.azure_monitor import AzureMonitorSettings
+from gpu_pools.stack.charts import ChartSettings, ChartSource, NfdSettings, OperatorSettings
 from gpu_pools.stack.driver_upgrade import DriverUpgrade
 from gpu_pools.stack.gpu_models import DeclaredMig, DeclaredModel, DeclaredProfile
-from gpu_pools.stack.node_hardware import DeclaredHardware
+from gpu_pools.stack.node_hardware import DeclaredHardware, Flavor
 from gpu_pools.stack.observability import ObservabilitySettings
 from gpu_pools.stack.pools import Minimum, Pool
+from gpu_pools.stack.registry import RegistrySettings
 from gpu_pools.stack.rollout import Rollout, RolloutWindow
+from gpu_pools.stack.verification import VerificationSettings
 from tests.azure_native_types import types as azure_types
 from tests.conformance import suites as conformance
 
@@ -44,23 +52,25 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[1]
 ARGS: Final = ROOT / "components" / "_args.py"
+MODE_ARGS: Final = ROOT / "components" / "_mode_args.py"
 SCHEMA: Final = ROOT / "components" / "schema.json"
 PAGES: Final = ROOT / "docs" / "reference" / "components"
 PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
 AZURE: Final = ROOT / "gpu_pools" / "platforms" / "aks" / "azure_native.json"
 REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
 
-_HEAD: Final = '''"""The types of the clusters' and pools' arguments.
+_HEAD: Final = '''"""The types of the arguments of {of}.
 
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
 
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
-
+from typing import {names}
+'''
+_IMPORTS: Final = """
 import pulumi
 
 from ._sharing_args import Declared, Sharing
-'''
+"""
 #: Where a program of Python may also hand over what is no type of a schema: a component, a mapping in the stack file's words.
 _TAIL: Final = """
 
@@ -80,16 +90,20 @@ else:
 
 @dataclass(frozen=True)
 class Args:
-    """A type of arguments: its description, the classes whose rows it has, for which platform, what it lacks, and more."""
+    """A type of arguments: its description, the classes whose rows it has, for which platform, what it lacks, and more.
+
+    Without a description it has that of its first class.
+    """
 
     name: str
     says: str
     of: tuple[type, ...]
-    platform: str
+    platform: str = "all"
     lacks: tuple[str, ...] = ()
     more: tuple[Row, ...] = ()
 
 
+_STACK: Final = "In the section `observability`: the chart kube-prometheus-stack."
 #: What stands beside `existing` of Magnum.
 _BESIDE_MAGNUM: Final = tuple(one for one in rows(MagnumSettings) if one.key in BESIDE and one.key != "existing")
 #: What a pool of AKS has beside `AksPlacement`.
@@ -151,9 +165,9 @@ TYPES: Final = (
     Args(
         "RolloutWindowArgs", "When changes of nodes may begin: weekly, or daily where no day is named.", (RolloutWindow,), "all"
     ),
-    Args("DriverUpgradeArgs", "How the operator replaces drivers on living nodes.", (DriverUpgrade,), "all"),
-    Args("RolloutArgs", "How the pool's living nodes change in place.", (Rollout,), "all"),
-    Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,), "all"),
+    Args("DriverUpgradeArgs", "How the operator replaces drivers on living nodes.", (DriverUpgrade,)),
+    Args("RolloutArgs", "How the pool's living nodes change in place.", (Rollout,)),
+    Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,)),
     Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),
     Args("UpgradeSettingsArgs", "How nodes are exchanged in an upgrade.", (UpgradeSettings,), "aks"),
     Args("KubeletConfigArgs", "Settings of the kubelets.", (KubeletConfig,), "aks"),
@@ -204,12 +218,34 @@ TYPES: Final = (
         lacks=("sharing",),
         more=(Row("sharing", "The name of a declaration.", Kind(flag().read, "str"), needed=True),),
     ),
+    Args("ChartSourceArgs", "", (ChartSource,)),
+    Args("OperatorSectionArgs", "", (OperatorSettings, ChartSettings), "gpu-operator"),
+    Args("NodeFeatureDiscoverySectionArgs", "", (NfdSettings, ChartSettings), "node-feature-discovery"),
+    Args("PrometheusStackArgs", _STACK, (ChartSettings,), "kube-prometheus-stack"),
+    Args("AzureMonitorArgs", "", (AzureMonitorSettings,)),
+    Args("ObservabilitySectionArgs", "", (ObservabilitySettings,)),
+    Args("VerificationSectionArgs", "", (VerificationSettings,)),
+    Args("RegistrySectionArgs", "", (RegistrySettings,)),
+    Args("AcknowledgementArgs", "", (Acknowledgement,)),
+)
+
+
+MODE_TYPES: Final = (
+    Args("NeedsArgs", "What each pod needs; the plan holds it against the GPUs of every pool.", (Needs,)),
+    Args("SlicesArgs", "How pods take turns.", (TimeSlicing,)),
+    Args("SideBySideArgs", "How pods run side by side.", (Mps,)),
 )
 
 
 def args_text() -> str:
     """components/_args.py."""
-    return _HEAD + _RANGE + "".join(map(_type, TYPES)) + _TAIL
+    head = _HEAD.format(of="clusters, pools and other sections", names="TYPE_CHECKING, Any, NotRequired, TypedDict")
+    return head + _IMPORTS + _RANGE + "".join(map(_type, TYPES)) + _TAIL
+
+
+def mode_args_text() -> str:
+    """components/_mode_args.py."""
+    return _HEAD.format(of="sharing modes", names="NotRequired, TypedDict") + "".join(map(_type, MODE_TYPES))
 
 
 def _type(args: Args) -> str:
@@ -218,7 +254,8 @@ def _type(args: Args) -> str:
     found += args.more
     required = [row for row in found if row.needed and not row.either]
     lines = [_key(row, args.platform) for row in (*required, *(row for row in found if row not in required))]
-    return f'\n\nclass {args.name}(TypedDict):\n    """{args.says}"""\n\n{"".join(lines)}'
+    says = args.says or str(args.of[0].__doc__).splitlines()[0]
+    return f'\n\nclass {args.name}(TypedDict):\n    """{says}"""\n\n{"".join(lines)}'
 
 
 def _of_any(written: list[Row], args: Args) -> list[Row]:
@@ -251,7 +288,20 @@ def _name(settings: type) -> str:
 def reference_text() -> str:
     """docs/reference/stack.md, with its tables as the rows are."""
     text = REFERENCE.read_text(encoding="utf-8")
-    tables = {"cluster": _cluster(), "pools": _pools(), "gpuModels": _models(), "observability": _observability()}
+    tables = {
+        "cluster": _cluster(),
+        "pools": _pools(),
+        "sharing": _table((TimeSlicing, "timeSlicing."), (Mps, "mps."), (Needs, "needs.")),
+        "gpuModels": _table((DeclaredModel, ""), (DeclaredMig, "mig."), (DeclaredProfile, "mig.profiles.<name>.")),
+        "flavors": _table((DeclaredHardware, ""), (Flavor, ""), platform="magnum"),
+        "acknowledged": _table((Acknowledgement, "")),
+        "charts": _table((ChartSettings, "")),
+        "operator": _table((OperatorSettings, "")),
+        "nodeFeatureDiscovery": _table((NfdSettings, "")),
+        "registry": _table((RegistrySettings, "")),
+        "observability": _table((ObservabilitySettings, "")),
+        "verification": _table((VerificationSettings, "")),
+    }
     for mark, lines in tables.items():
         before, start, rest = text.partition(f"<!-- {mark}: written by python -m tests.generated -->\n")
         _, end, after = rest.partition("<!-- end -->\n")
@@ -260,12 +310,6 @@ def reference_text() -> str:
 
 
 _COLUMNS: Final = ("| key | platform | meaning | sets | a change |", "|---|---|---|---|---|")
-
-
-def _observability() -> Iterator[str]:
-    yield from ("| key | meaning |", "|---|---|")
-    for row in rows(ObservabilitySettings):
-        yield f"| `{row.key}` | {_meaning(row, '')} |"
 
 
 def _cluster() -> Iterator[str]:
@@ -291,12 +335,18 @@ def _pools() -> Iterator[str]:
             yield from _lines(settings, (platform,))
 
 
-def _models() -> Iterator[str]:
-    """A model's keys, those of its MIG, and those of each profile."""
+def _table(*of: tuple[type, str], platform: str = "all") -> Iterator[str]:
+    """The keys of a section that sets no property of a cloud: of each class, and what stands before them."""
     yield from ("| key | meaning |", "|---|---|")
-    for settings, above in ((DeclaredModel, ""), (DeclaredMig, "mig."), (DeclaredProfile, "mig.profiles.<name>.")):
-        for row in rows(settings):
-            yield f"| `{above}{row.key}` | {_meaning(row, '')} |"
+    for settings, above in of:
+        yield from _keys(settings, platform, above)
+
+
+def _keys(settings: type, platform: str, above: str) -> Iterator[str]:
+    for row in rows(settings):
+        yield f"| `{above}{row.key}` | {_meaning(row, platform)} |"
+        if not isinstance(row.kind.type, str):
+            yield from _keys(row.kind.type, platform, f"{above}{row.key}.")
 
 
 def _lines(settings: type, platforms: tuple[str, ...], above: str = "") -> Iterator[str]:
@@ -449,6 +499,7 @@ def azure_text() -> str:
 if __name__ == "__main__":
     AZURE.write_text(azure_text(), encoding="utf-8")
     ARGS.write_text(args_text(), encoding="utf-8")
+    MODE_ARGS.write_text(mode_args_text(), encoding="utf-8")
     REFERENCE.write_text(reference_text(), encoding="utf-8")
     PROPERTIES.write_text(properties_text(), encoding="utf-8")
     SCHEMA.write_text(schema_text(), encoding="utf-8")

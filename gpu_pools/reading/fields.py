@@ -44,7 +44,7 @@ class Kind:
 class Row:
     """One key.
 
-    What differs by platform is a mapping; a platform that `says` does not name does not have the key.
+    What differs by platform, or by chart, is a mapping; a platform that `says` does not name does not have the key.
 
     Attributes:
         key: as a stack file has it.
@@ -76,6 +76,7 @@ def row(
     *,
     key: str = "",
     or_else: Row | None = None,
+    shown: bool = True,
     **more: Any,  # noqa: ANN401 - the rest of a Row, which checks it
 ) -> Any:  # noqa: ANN401 - a field of a dataclass, whose annotation is its type
     """A field of a settings class.
@@ -86,10 +87,11 @@ def row(
         default: the field's value where the key is absent.
         key: of the row; the field's own name in camelCase by default.
         or_else: the row of `either`, where `kind` reads both.
+        shown: whether the value may be in a repr.
         more: of the row.
     """
     metadata = {_ROW: (Row(key, says, kind, default=default, **more), *([or_else] if or_else else []))}
-    return dataclasses.field(default_factory=lambda: default, metadata=metadata)
+    return dataclasses.field(default_factory=lambda: default, metadata=metadata, repr=shown)
 
 
 def reads(kind: Kind, default: object = None) -> Any:  # noqa: ANN401 - as a row
@@ -157,14 +159,28 @@ def text(pattern: str = "", allowed: str = "", remedy: str = "") -> Kind:
     return Kind(read_text, "str")
 
 
+def image_name(example: str) -> Kind:
+    """The name of an image with its tag or digest."""
+    return Kind(lambda section, one: section.image(one.key, example=example), "str")
+
+
+def pinned_image(example: str) -> Kind:
+    """The name of an image with its digest; the example has none."""
+    return Kind(lambda section, one: section.pinned_image(one.key, example=example), "str")
+
+
 def one_of(choices: Sequence[str], remedy: str = "") -> Kind:
     """One of some texts."""
     return Kind(lambda section, one: section.text(one.key, required=one.needed, choices=choices, remedy=remedy), "str")
 
 
-def whole_number(minimum: int, maximum: int | None = None) -> Kind:
+def whole_number(minimum: int, maximum: int | None = None, remedy: str = "") -> Kind:
     """A whole number within the bounds."""
-    return Kind(lambda section, one: section.integer(one.key, minimum=minimum, maximum=maximum, required=one.needed), "int")
+
+    def read_number(section: Section, one: Row) -> int | None:
+        return section.integer(one.key, minimum=minimum, maximum=maximum, required=one.needed, remedy=remedy)
+
+    return Kind(read_number, "int")
 
 
 def number(minimum: float) -> Kind:
@@ -187,7 +203,7 @@ def placed_texts() -> Kind:
     return Kind(texts().read, "dict[str, pulumi.Input[str]]")
 
 
-def inner(settings: type, what: str) -> Kind:
+def inner(settings: type, what: str = "a mapping") -> Kind:
     """A mapping with the rows of another settings class; `what` says in an error what it is."""
     return Kind(lambda section, one: read_inner(settings, section, one, what), settings)
 

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from gpu_pools.reading.fields import flag, read, row
 from gpu_pools.reading.section import Section
 
 if TYPE_CHECKING:
@@ -210,41 +211,30 @@ class Sharing(ABC):
 class Replicated(Sharing):
     """A mode in which several pods get one whole GPU, through the device plugin's replicas.
 
-    Attributes:
-        replicas: how many pods may share one unit.
-        rename_by_default: advertise ``nvidia.com/gpu.shared`` instead of ``nvidia.com/gpu``.
-        fail_requests_greater_than_one: refuse pods that ask for two or more: they might get the same GPU twice.
+    Each such mode has a row of its own for `replicas`: how many pods may share one unit.
     """
 
     #: The most replicas that the mode allows.
     most_replicas: ClassVar[int]
-    #: What to do about a number of replicas that is out of bounds.
-    replicas_remedy: ClassVar[str]
     #: The key of the mode under ``sharing`` in the device plugin's config file.
     plugin_key: ClassVar[str]
     #: The value of gpu-feature-discovery's label ``nvidia.com/gpu.sharing-strategy``.
     node_label: ClassVar[str]
 
     replicas: int
-    rename_by_default: bool = False
-    fail_requests_greater_than_one: bool = True
+    rename_by_default: bool = row(
+        "Advertise nvidia.com/gpu.shared instead of nvidia.com/gpu; off by default.", flag(), default=False
+    )
+    # They might get the same GPU twice.
+    fail_requests_greater_than_one: bool = row("Refuse pods that ask for two or more; on by default.", flag(), default=True)
 
     @classmethod
     def parse(cls, value: object, path: str, problems: Problems) -> Self | None:
         """Read ``{replicas: 4, renameByDefault: false, failRequestsGreaterThanOne: true}``."""
         section = Section(value, path, problems)
-        replicas = section.integer(
-            "replicas",
-            minimum=FEWEST_REPLICAS,
-            maximum=cls.most_replicas,
-            required=section.readable,
-            remedy=cls.replicas_remedy,
-        )
-        rename, fail = section.flag("renameByDefault"), section.flag("failRequestsGreaterThanOne")
+        declaration = read(cls, section)
         section.finish()
-        if replicas is None:
-            return None
-        return cls(replicas, rename_by_default=bool(rename), fail_requests_greater_than_one=fail is not False)
+        return declaration if declaration.replicas else None
 
     def settings(self) -> dict[str, Any]:
         """Return the declaration in the words of a stack file."""

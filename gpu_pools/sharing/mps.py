@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from gpu_pools.sharing.mode import MpsExpectation, PoolUse, Replicated, Sharing
+from gpu_pools.reading.fields import row, whole_number
+from gpu_pools.sharing.mode import FEWEST_REPLICAS, MpsExpectation, PoolUse, Replicated, Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,13 +37,21 @@ class Mps(Replicated):
     node_label: ClassVar[str] = "mps"
     #: The most clients that the device plugin lets an MPS daemon serve (k8s-device-plugin, 0.15 to 0.20).
     most_replicas: ClassVar[int] = 48
-    replicas_remedy: ClassVar[str] = (
-        "An MPS daemon serves 2 to 48 clients per GPU; use `exclusive: {}` for one, time-slicing for more."
-    )
     compute_mode: ClassVar[str] = "EXCLUSIVE_PROCESS"
     needs_mps_daemon: ClassVar[bool] = True
     measured_pods: ClassVar[str] = (
         "memory alone is the pod's own: of MPS, NVML tells the use of the server only. Look at the GPU."
+    )
+
+    replicas: int = row(
+        "How many pods may share one GPU, 2 to 48 (16 below compute capability 7.5).",
+        whole_number(
+            FEWEST_REPLICAS,
+            most_replicas,
+            "An MPS daemon serves 2 to 48 clients per GPU; use `exclusive: {}` for one, time-slicing for more.",
+        ),
+        0,
+        needed=True,
     )
 
     def mps_split(self, model: GpuModel) -> MpsExpectation:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpu_pools.sharing.mode import Replicated
+from gpu_pools.reading.fields import row, whole_number
+from gpu_pools.sharing.mode import FEWEST_REPLICAS, Replicated
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,16 @@ class TimeSlicing(Replicated):
     plugin_key: ClassVar[str] = "timeSlicing"
     node_label: ClassVar[str] = "time-slicing"
     most_replicas: ClassVar[int] = 1000
-    replicas_remedy: ClassVar[str] = "One replica is not sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2."
     limits_memory: ClassVar[bool] = False
     grows_in_place: ClassVar[bool] = True
+
+    replicas: int = row(
+        "How many pods may share one GPU (or MIG instance), at least 2.",
+        whole_number(
+            FEWEST_REPLICAS,
+            most_replicas,
+            "One replica is not sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2.",
+        ),
+        0,
+        needed=True,
+    )

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.reading.fields import Kind, Row, read, row, text
 from gpu_pools.reading.section import Section
 
 if TYPE_CHECKING:
@@ -32,19 +33,43 @@ CLUSTER: Final = "cluster"
 _LEAST_REASON: Final = 10
 
 
+class _Entry(Section):
+    """One entry of the section, and the resources that it may name."""
+
+    def __init__(self, value: object, path: str, resources: tuple[str, ...], problems: Problems) -> None:
+        super().__init__(value, path, problems, what="a mapping with `resource`, `change` and `reason`")
+        # What goes is declared no more.
+        self.resources = None if str(self.raw("change")).startswith(GOES) else resources
+
+
+def _resource(section: _Entry, one: Row) -> str | None:
+    return section.text(one.key, required=one.needed, choices=section.resources)
+
+
 @dataclass(frozen=True)
 class Acknowledgement:
-    """One entry.
+    """A replacement that somebody wants although it is protected."""
 
-    Attributes:
-        resource: a pool's name, or ``cluster``.
-        change: the id of what it shall become.
-        reason: why that is right.
-    """
-
-    resource: str
-    change: str
-    reason: str
+    resource: str = row("A pool's name, or cluster.", Kind(_resource, "str"), "", needed=True, doc="A pool's name, or `cluster`.")
+    change: str = row(
+        "The id that `gpu-pools changes` shows.",
+        text(
+            _CHANGE,
+            "the id that `python -m gpu_pools changes` shows, e.g. c42267e62",
+            "Take over the entry that `python -m gpu_pools changes PREVIEW --after STACKFILE` prints.",
+        ),
+        "",
+        needed=True,
+        doc="The id that [`python -m gpu_pools changes`](changes.md#what-ends-pods-needs-an-acknowledgement) prints for what it "
+        "shall become.",
+    )
+    reason: str = row(
+        "Why that is right.",
+        text(rf"\s*\S.{{{_LEAST_REASON - 1},}}", "a sentence of 10 characters or more"),
+        "",
+        needed=True,
+        doc="Why that is right: a sentence.",
+    )
 
     @property
     def of_replacement(self) -> bool:
@@ -86,19 +111,7 @@ def parse_acknowledged(value: object, path: str, pools: Iterable[str], problems:
 
 
 def _parse(entry: object, where: str, resources: tuple[str, ...], problems: Problems) -> Acknowledgement | None:
-    section = Section(entry, where, problems, what="a mapping with `resource`, `change` and `reason`")
-    goes = str(section.raw("change")).startswith(GOES)
-    # What goes is declared no more.
-    resource = section.text("resource", required=True, choices=None if goes else resources)
-    change = section.text(
-        "change",
-        required=True,
-        pattern=_CHANGE,
-        allowed="the id that `python -m gpu_pools changes` shows, e.g. c42267e62",
-        remedy="Take over the entry that `python -m gpu_pools changes PREVIEW --after STACKFILE` prints.",
-    )
-    reason = section.text(
-        "reason", required=True, pattern=rf"\s*\S.{{{_LEAST_REASON - 1},}}", allowed="a sentence of 10 characters or more"
-    )
+    section = _Entry(entry, where, resources, problems)
+    found = read(Acknowledgement, section)
     section.finish()
-    return Acknowledgement(resource, change, reason) if resource and change and reason else None
+    return found if found.resource and found.change and found.reason else None

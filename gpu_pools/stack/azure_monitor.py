@@ -25,18 +25,12 @@ _REGION: Final = text(r"[a-z][a-z0-9]*", "an Azure region, e.g. westeurope")
 
 @dataclass(frozen=True)
 class AzureMonitorSettings:
-    """Azure Monitor's part of it.
-
-    Attributes:
-        workspace: id of an Azure Monitor workspace that is there; None: the stack makes one.
-        location: its region; None: the cluster's.
-        grafana_admins: object ids of groups in Entra ID; none: no Managed Grafana is made, since nobody could open it.
-        action_groups: ids of those who are told of alerts; none: alerts show in Azure Monitor only.
-    """
+    """In the section `observability`: Azure's Managed Prometheus and Grafana."""
 
     workspace: str | None = row(
         "Id of an Azure Monitor workspace that is there; by default the stack makes one.",
-        resource_id("Microsoft.Monitor/accounts"),
+        # Unlike a cluster, this section must be known when it is read.
+        Kind(resource_id("Microsoft.Monitor/accounts").read, "str"),
     )
     location: str | None = row("The workspace's region; the cluster's by default.", _REGION)
     grafana_admins: tuple[str, ...] = row(
@@ -45,5 +39,7 @@ class AzureMonitorSettings:
         (),
     )
     action_groups: tuple[str, ...] = row(
-        "Ids of action groups that are told of alerts.", resource_ids("Microsoft.Insights/actionGroups"), ()
+        "Ids of action groups that are told of alerts.",
+        Kind(resource_ids("Microsoft.Insights/actionGroups").read, "list[str]"),
+        (),
     )

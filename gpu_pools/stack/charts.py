@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import copy
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from gpu_pools.hardware.operands import Operand, brought
+from gpu_pools.reading.fields import Kind, Row, flag, image_name, inner, one_of, read, reads, row, text, whole_number
 from gpu_pools.reading.section import Section
-from gpu_pools.stack.driver_upgrade import DRIVER_UPGRADE, DriverUpgrade
+from gpu_pools.stack.driver_upgrade import DriverUpgrade
 from gpu_pools.stack.own_chart import OwnChart, read_own_chart
 from gpu_pools.stack.refused_values import refused_nfd_values, refused_operator_values
 from gpu_pools.text.errors import show
@@ -46,6 +47,12 @@ _REPOSITORIES: Final[Mapping[ChartName, str]] = {
     "gpu-operator": "https://helm.ngc.nvidia.com/nvidia",
     "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
     "kube-prometheus-stack": "https://prometheus-community.github.io/helm-charts",
+}
+#: Whose repositories these are, in words.
+_WHOSE: Final[Mapping[ChartName, str]] = {
+    "gpu-operator": "NVIDIA's",
+    "node-feature-discovery": "the project's",
+    "kube-prometheus-stack": "its makers'",
 }
 _IGNORED: Final = "Remove it; Helm would silently ignore it."
 _NOT_IN_THE_FILE: Final = (
@@ -116,38 +123,119 @@ _NFD_DERIVED: Final[Mapping[str, str]] = {
 }
 
 
+class ChartSection(Section):
+    """A section that declares a chart, and which one."""
+
+    def __init__(self, value: object, path: str, problems: Problems, chart: ChartName, *, what: str = "a mapping") -> None:
+        super().__init__(value, path, problems, what=what)
+        self.chart = chart
+
+
+def _url(pattern: str, allowed: str) -> Kind:
+    def read_url(section: Section, one: Row) -> str | None:
+        return section.text(one.key, pattern=pattern, allowed=allowed, remedy=_other_key(section, one.key))
+
+    return Kind(read_url, "str")
+
+
+def _other_key(section: Section, key: str) -> str:
+    """What to do with a source under the wrong key: its beginning tells the right one."""
+    written = section.raw(key)
+    scheme = written.partition("://")[0] if isinstance(written, str) and "://" in written else ""
+    if key == "repository" and scheme == "oci":
+        return f"Write it under `oci`: `chart: {{oci: {written}}}`."
+    if key == "oci" and scheme in {"http", "https"}:
+        return f"Write it under `repository`: `chart: {{repository: {written}}}`."
+    return ""
+
+
 @dataclass(frozen=True)
 class ChartSource:
-    """Where a chart is fetched from: exactly one of the three.
+    """Where a chart is fetched from: exactly one of the three."""
 
-    Attributes:
-        repository: URL of a Helm repository.
-        oci: an ``oci://`` reference.
-        path: a local folder or .tgz, for air-gapped sites.
-    """
+    repository: str | None = row("URL of a Helm repository.", _url(r"https?://\S+", "the URL of a Helm repository"))
+    oci: str | None = row("An oci:// reference.", _url(r"oci://\S+", "an oci:// reference"))
+    path: str | None = row("A local folder or .tgz.", text(), doc="A local folder or .tgz, for air-gapped sites.")
 
-    repository: str | None = None
-    oci: str | None = None
-    path: str | None = None
+
+def _read_version(section: ChartSection, one: Row) -> str:
+    """One of the versions that are known, or any with a file of the user's own."""
+    if section.given("valuesFile"):
+        return section.text(one.key, required=True, pattern=_VERSION, allowed="the version of that chart, e.g. v26.9.0") or ""
+    version = section.text(
+        one.key,
+        choices=VERSIONS[section.chart],
+        remedy="Only versions whose value keys are known can be checked; for another one write `valuesFile` beside it: a file "
+        "with what `helm show values` prints.",
+    )
+    return version or VERSIONS[section.chart][0]
+
+
+def _read_source(section: ChartSection, one: Row) -> ChartSource:
+    within = section.section(one.key, what="a mapping with one of repository, oci, path")
+    if within is None or not within.readable:
+        return ChartSource(repository=_REPOSITORIES[section.chart])
+    source = read(ChartSource, within)
+    within.finish()
+    # One that is wrong is a problem of its own.
+    given = [key for key in ("repository", "oci", "path") if within.given(key)]
+    if len(given) != 1:
+        within.problems.add(
+            within.path,
+            "names several sources" if given else "names no source",
+            allowed="exactly one of repository, oci, path",
+            remedy="Keep one." if given else "Add one of them, or leave `chart` out.",
+        )
+    return source
+
+
+def _read_values(section: Section, one: Row) -> dict[str, Any] | None:
+    values = section.raw(one.key)
+    if values is None or isinstance(values, dict):
+        return values
+    section.problems.add(
+        section.at(one.key), f"{show(values)} is not a mapping", allowed="chart values", remedy="Write a mapping."
+    )
+    return None
 
 
 @dataclass(frozen=True)
 class ChartSettings:
-    """One chart to install.
-
-    Attributes:
-        name: the chart.
-        version: a version of which the value keys are known.
-        source: where to fetch it.
-        values: raw overrides, merged last.
-        own: what the user's own file says of it, where it is a version that is not known here.
-    """
+    """One chart to install; `own` is what the user's own file says of a version that is not known here."""
 
     name: ChartName
-    version: str
-    source: ChartSource
-    values: Mapping[str, Any] = field(default_factory=dict)
-    own: OwnChart | None = None
+    own: OwnChart | None = row(
+        "With a version that is not known: a file with what `helm show values` prints of it.",
+        Kind(lambda section, one: read_own_chart(section, one.key), "str"),
+        key="valuesFile",
+        doc="A file with what `helm show values CHART --version VERSION` prints, for a version that is not known here: overrides "
+        "are held against its keys, and the versions of operands are taken from it. A key that only the templates of that chart "
+        "read is not printed: add it to the file.",
+    )
+    version: str = row(
+        "The chart's version.",
+        Kind(_read_version, "str"),
+        "",
+        doc="Of the operator `v26.7.0` (default), `v26.3.3`, `v25.10.1` or `v25.3.4`, of NFD `0.19.0`: versions whose value keys "
+        "are known; any other one with `valuesFile`. What an older operator's operands would make of the pools is refused or a "
+        "warning.",
+    )
+    source: ChartSource = row(
+        {name: f"Where it is fetched from; {whose} repository by default." for name, whose in _WHOSE.items()},
+        Kind(_read_source, ChartSource),
+        ChartSource(),
+        key="chart",
+        doc="Where it is fetched from, by exactly one of these; its makers' repository by default.",
+    )
+    values: Mapping[str, Any] = row(
+        "Values of the chart, merged last.",
+        Kind(_read_values, "dict[str, Any]"),
+        {},
+        doc="Raw overrides, merged last and visible in the preview. Keys that the chart lacks are refused (Helm would ignore "
+        "them), and so are values that the plan derives. Of an older `<operand>.version` (`driver`, `devicePlugin`, `gfd`, "
+        "`migManager`) what it would make of the pools is refused or a warning: MPS, media and graphics profiles, drivers older "
+        "than a profile (facts in `gpu_pools/hardware/operands.yaml`).",
+    )
 
     @property
     def keys(self) -> Mapping[str, Any]:
@@ -162,24 +250,40 @@ class ChartSettings:
 
 @dataclass(frozen=True)
 class OperatorSettings:
-    """The GPU operator.
+    """A stack file's section `operator`: the GPU operator."""
 
-    Attributes:
-        chart: its chart.
-        driver: who installs driver and toolkit on pools that do not say it themselves.
-        mig_strategy: given by the user; None: derived from the pools.
-        install: False: the cluster has one already, which is configured (gpu_pools.stack.adoption); None: not said, so it is
-        installed. kubelet_sync_seconds: how often the kubelets bring what has changed to a pod's volumes
-        (gpu_pools.proof.key_wait).
-        driver_upgrade: how drivers are replaced; None: as the chart has it.
-    """
-
-    chart: ChartSettings
-    driver: DriverOwner = "operator"
-    mig_strategy: MigStrategy | None = None
-    install: bool | None = None
-    kubelet_sync_seconds: int = KUBELET_SYNC_SECONDS
-    driver_upgrade: DriverUpgrade | None = None
+    driver: DriverOwner = row(
+        "Who installs the driver on pools that do not say it: operator or preinstalled.",
+        one_of(("operator", "preinstalled")),
+        "operator",
+        doc="Who installs driver and toolkit on pools that do not say it: `operator`, or `preinstalled`: the image has them.",
+    )
+    mig_strategy: MigStrategy | None = row(
+        "single or mixed; derived from the pools by default.",
+        one_of(("single", "mixed"), "Leave it out to have it derived from the pools."),
+    )
+    install: bool | None = row(
+        "False: the cluster has one already, which is configured.",
+        flag(),
+        doc="`false` where the cluster has one already: it is configured, and nothing is installed; "
+        "`true` by default. With Magnum's driver capi-helm it must be said.",
+    )
+    kubelet_sync_seconds: int = row(
+        "How often kubelets bring changed ConfigMaps to pods; 60 by default.",
+        whole_number(1, _LONGEST_SYNC_SECONDS),
+        KUBELET_SYNC_SECONDS,
+        doc="How often the kubelets of the nodes synchronise (`syncFrequency`), in seconds; 60 by default, as Kubernetes'. Where "
+        "nodes share GPUs already, a changed declaration waits one and a half times as long and a little more (95 s) before "
+        "labels move, so that each node has its new config when its label names it "
+        "([how](../architecture.md#how-a-changed-declaration-reaches-a-node)).",
+    )
+    driver_upgrade: DriverUpgrade | None = row(
+        "How drivers are replaced on living nodes; as the chart has it by default.",
+        inner(DriverUpgrade, "a mapping with maxUnavailable, drainTimeoutSeconds or podsThatStay"),
+        doc="How the operator replaces drivers on living nodes ([upgrades](../operations.md#the-driver)). Left out: as the chart "
+        "has it, and a pod without a controller or with an emptyDir leaves its node cordoned.",
+    )
+    chart: ChartSettings = reads(Kind(lambda section, _: parse_chart(section, _DERIVED), ChartSettings))
 
     @property
     def adopted(self) -> bool:
@@ -189,17 +293,24 @@ class OperatorSettings:
 
 @dataclass(frozen=True)
 class NfdSettings:
-    """Node Feature Discovery.
+    """A stack file's section `nodeFeatureDiscovery`."""
 
-    Attributes:
-        chart: its chart.
-        install: False: the cluster has one already; None: not said, so it is installed.
-        labeller_image: of the pools' labellers and of what waits around their labels; it needs sh.
-    """
-
-    chart: ChartSettings
-    install: bool | None = None
-    labeller_image: str = DEFAULT_LABELLER_IMAGE
+    install: bool | None = row(
+        "False: the cluster has one already.",
+        flag(),
+        doc="`false` where the cluster has one already: it is used, and nothing is installed; `true` by default. With Magnum's "
+        "driver capi-helm it must be said.",
+    )
+    labeller_image: str = row(
+        "Image of the labellers; it needs sh.",
+        image_name("busybox:1.37"),
+        DEFAULT_LABELLER_IMAGE,
+        key="markerImage",
+        doc="The image of the pools' labellers and of what waits around their labels (`sh`, `printf`, `mv`, `sleep`), for sites "
+        "that cannot pull the default. By digest; a tag is a warning ([W91](rules.md)), and [`images`](commands.md#images) tells "
+        "its digest.",
+    )
+    chart: ChartSettings = reads(Kind(lambda section, _: parse_chart(section, _NFD_DERIVED), ChartSettings))
 
     @property
     def adopted(self) -> bool:
@@ -209,30 +320,22 @@ class NfdSettings:
 
 def parse_operator(value: object, path: str, problems: Problems) -> OperatorSettings:
     """The section ``gpu-pools:operator``; absent means all defaults."""
-    section = Section({} if value is None else value, path, problems)
-    driver = section.text("driver", choices=("operator", "preinstalled"))
-    strategy = section.text("migStrategy", choices=("single", "mixed"), remedy="Leave it out to have it derived from the pools.")
-    install = section.flag("install")
-    sync = section.integer("kubeletSyncSeconds", minimum=1, maximum=_LONGEST_SYNC_SECONDS)
-    upgrade = DRIVER_UPGRADE.kind.read(section, DRIVER_UPGRADE)
-    chart = parse_chart(section, "gpu-operator", _DERIVED)
+    section = ChartSection({} if value is None else value, path, problems, "gpu-operator")
+    found = read(OperatorSettings, section)
     section.finish()
-    _check_operator_values(chart.values, section.at("values"), problems, toolkit=driver != "preinstalled")
-    if install is False:
+    _check_operator_values(found.chart.values, section.at("values"), problems, toolkit=found.driver != "preinstalled")
+    if found.install is False:
         _check_nothing_of_a_chart(section)
-    sync = sync or KUBELET_SYNC_SECONDS
-    return OperatorSettings(chart, driver or "operator", strategy, install, sync, upgrade)  # type: ignore[arg-type]
+    return found
 
 
 def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
     """The section ``gpu-pools:nodeFeatureDiscovery``; absent means: install it with defaults."""
-    section = Section({} if value is None else value, path, problems)
-    install = section.flag("install")
-    image = section.image("markerImage", example="busybox:1.37")
-    chart = parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
+    section = ChartSection({} if value is None else value, path, problems, "node-feature-discovery")
+    found = read(NfdSettings, section)
     section.finish()
-    _check_refused(refused_nfd_values(chart.values), section.at("values"), problems)
-    return NfdSettings(chart, install, labeller_image=image or DEFAULT_LABELLER_IMAGE)
+    _check_refused(refused_nfd_values(found.chart.values), section.at("values"), problems)
+    return found
 
 
 def _check_nothing_of_a_chart(section: Section) -> None:
@@ -249,83 +352,23 @@ def _check_nothing_of_a_chart(section: Section) -> None:
 
 def default_chart(name: ChartName) -> ChartSettings:
     """A chart of which nothing is said."""
-    return ChartSettings(name, VERSIONS[name][0], ChartSource(repository=_REPOSITORIES[name]))
+    return ChartSettings(name, version=VERSIONS[name][0], source=ChartSource(repository=_REPOSITORIES[name]))
 
 
-def parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) -> ChartSettings:
+def parse_chart(section: ChartSection, derived: Mapping[str, str]) -> ChartSettings:
     """The chart that a section's version, valuesFile, chart and values declare.
 
     Args:
         section: where they are written.
-        name: the chart.
         derived: dotted path of a value that is not the user's -> the setting that decides it.
     """
-    own = read_own_chart(section, "valuesFile")
-    version = _version(section, name)
-    if section.given("valuesFile") and own is None:
+    chart = read(ChartSettings, section, name=section.chart)
+    if section.given("valuesFile") and chart.own is None:
         # A problem already; the rest is held against what is known.
-        version = VERSIONS[name][0]
-    source = _parse_source(section, name)
-    values = section.raw("values")
-    if values is None:
-        values = {}
-    if isinstance(values, dict):
-        keys = own.keys if own else None
-        check_values(values, name, version, section.at("values"), section.problems, derived, keys)
-    else:
-        section.problems.add(
-            section.at("values"), f"{show(values)} is not a mapping", allowed="chart values", remedy="Write a mapping."
-        )
-        values = {}
-    return ChartSettings(name, version, source, values, own)
-
-
-def _version(section: Section, name: ChartName) -> str:
-    """The version: one of those that are known, or any with a file of the user's own."""
-    if section.given("valuesFile"):
-        return section.text("version", required=True, pattern=_VERSION, allowed="the version of that chart, e.g. v26.9.0") or ""
-    version = section.text(
-        "version",
-        choices=VERSIONS[name],
-        remedy="Only versions whose value keys are known can be checked; for another one write `valuesFile` beside it: a file "
-        "with what `helm show values` prints.",
-    )
-    return version or VERSIONS[name][0]
-
-
-def _parse_source(section: Section, name: ChartName) -> ChartSource:
-    inner = section.section("chart", what="a mapping with one of repository, oci, path")
-    if inner is None or not inner.readable:
-        return ChartSource(repository=_REPOSITORIES[name])
-    source = ChartSource(
-        repository=inner.text(
-            "repository", pattern=r"https?://\S+", allowed="the URL of a Helm repository", remedy=_other_key(inner, "repository")
-        ),
-        oci=inner.text("oci", pattern=r"oci://\S+", allowed="an oci:// reference", remedy=_other_key(inner, "oci")),
-        path=inner.text("path"),
-    )
-    inner.finish()
-    # One that is wrong is a problem of its own.
-    given = [key for key in ("repository", "oci", "path") if inner.given(key)]
-    if len(given) != 1:
-        inner.problems.add(
-            inner.path,
-            "names several sources" if given else "names no source",
-            allowed="exactly one of repository, oci, path",
-            remedy="Keep one." if given else "Add one of them, or leave `chart` out.",
-        )
-    return source
-
-
-def _other_key(section: Section, key: str) -> str:
-    """What to do with a source under the wrong key: its beginning tells the right one."""
-    written = section.raw(key)
-    scheme = written.partition("://")[0] if isinstance(written, str) and "://" in written else ""
-    if key == "repository" and scheme == "oci":
-        return f"Write it under `oci`: `chart: {{oci: {written}}}`."
-    if key == "oci" and scheme in {"http", "https"}:
-        return f"Write it under `repository`: `chart: {{repository: {written}}}`."
-    return ""
+        chart = replace(chart, version=VERSIONS[chart.name][0])
+    keys = chart.own.keys if chart.own else None
+    check_values(chart.values, chart.name, chart.version, section.at("values"), section.problems, derived, keys)
+    return chart
 
 
 def check_values(
@@ -346,11 +389,11 @@ def check_values(
             allowed=", ".join(siblings),
             remedy=f"Did you mean `{near[0]}`?" if near else _IGNORED if keys is None else _NOT_IN_THE_FILE,
         )
-    for where, value, inner in flattened_values(values, name, version, keys):
+    for where, value, siblings in flattened_values(values, name, version, keys):
         problems.add(
             f"{path}.{where}",
             f"{show(value)} is not a mapping, as the chart's own `{where}` is",
-            allowed=f"a mapping with {', '.join(inner)}",
+            allowed=f"a mapping with {', '.join(siblings)}",
             remedy="Override single values in it; the whole would erase what the plan derives.",
         )
     for dotted, setting in (derived or {}).items():

@@ -9,13 +9,10 @@ pkg/upgrade/pod_manager.go, as vendored in gpu-operator v26.7.0). Nor that a nod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
-from gpu_pools.reading.fields import Kind, Row, one_of, read_inner, row, whole_number
+from gpu_pools.reading.fields import one_of, row, whole_number
 from gpu_pools.stack.rollout import DAY_SECONDS, DRAIN_SECONDS, MOST_AT_ONCE
-
-if TYPE_CHECKING:
-    from gpu_pools.reading.section import Section
 
 #: What becomes of a node whose pods do not go in time.
 Kept = Literal["wait", "stop"]
@@ -24,35 +21,28 @@ _KEPT: Final = ("wait", "stop")
 
 @dataclass(frozen=True)
 class DriverUpgrade:
-    """How drivers are replaced on living nodes.
-
-    Attributes:
-        max_unavailable: on how many nodes at the same time.
-        drain_seconds: how long the pods that hold GPUs of a node may take to go.
-        pods_that_stay: what follows where they do not.
-    """
+    """How drivers are replaced on living nodes."""
 
     max_unavailable: int = row(
         "On how many nodes the driver is replaced at the same time.",
         whole_number(1, MOST_AT_ONCE),
         1,
+        doc="On how many nodes at the same time, 1 to 100; the smallest `rollout.maxUnavailable` of a pool bounds it. Nodes that "
+        "are cordoned or not ready already count.",
     )
     drain_seconds: int = row(
         "How long pods that hold GPUs may take to go, in seconds.",
         whole_number(1, DAY_SECONDS),
         DRAIN_SECONDS,
         key="drainTimeoutSeconds",
+        doc="How long the pods of a node that hold GPUs may take to go, in seconds. All of them are evicted, also those without "
+        "a controller, which nobody makes anew, and those with an emptyDir, whose data is lost.",
     )
     pods_that_stay: Kept = row(
         "Of pods that do not go in time: wait or stop.",
         one_of(_KEPT, "The operator evicts, and can delete nothing that a disruption budget keeps."),
         "stop",
+        doc="What follows where they do not go in time: `wait` for them without an end, or `stop`: the node stays cordoned as "
+        "`upgrade-failed` with its old driver, and no other node begins. The operator has no way to delete what a disruption "
+        "budget keeps.",
     )
-
-
-def _driver_upgrade(section: Section, one: Row) -> DriverUpgrade | None:
-    return read_inner(DriverUpgrade, section, one, "a mapping with maxUnavailable, drainTimeoutSeconds or podsThatStay")
-
-
-#: The key, in the operator's section.
-DRIVER_UPGRADE: Final = Row("driverUpgrade", "How drivers are replaced on living nodes.", Kind(_driver_upgrade, DriverUpgrade))

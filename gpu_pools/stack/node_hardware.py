@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.models import find_model, is_vgpu, nearest_models
 from gpu_pools.hardware.node import Hardware
-from gpu_pools.reading.fields import read, row, text, whole_number
+from gpu_pools.reading.fields import number, read, row, text, whole_number
 from gpu_pools.reading.section import Section
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Flavor:
     """A Nova flavor, as far as this project must know it. Nova has no field that names the GPU model."""
 
     hardware: Hardware | None
-    vcpus: int | None = None
-    memory_gib: float | None = None
+    vcpus: int | None = row("vCPUs of one machine.", whole_number(1))
+    memory_gib: float | None = row("GiB of memory of one machine.", number(1), key="memoryGiB")
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def parse_flavor(value: object, path: str, problems: Problems, *, own: Own) -> F
     if not section.readable:
         return None
     hardware = declared_hardware(section, f"flavor {path.removeprefix('gpu-pools:flavors.')}", own)
-    vcpus, memory = section.integer("vcpus", minimum=1), section.number("memoryGiB", minimum=1)
+    flavor = read(Flavor, section, hardware=hardware)
     section.finish()
-    return Flavor(hardware, vcpus, memory)
+    return flavor
 
 
 def declared_hardware(section: Section, source: str, own: Own) -> Hardware | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.reading.fields import Kind, Row, flag, one_of, read, read_inner, row, text, whole_number
 from gpu_pools.reading.section import Section
 from gpu_pools.stack.azure_monitor import AzureMonitorSettings
-from gpu_pools.stack.charts import ChartSettings, default_chart, parse_chart
+from gpu_pools.stack.charts import ChartSection, ChartSettings, default_chart, parse_chart
 from gpu_pools.stack.kubernetes_names import check_labels
 
 if TYPE_CHECKING:
@@ -51,10 +51,6 @@ _DERIVED: Final[Mapping[str, str]] = {
 }
 
 
-def _labels() -> Kind:
-    return Kind(_read_labels, "dict[str, str]")
-
-
 def _read_labels(section: Section, one: Row) -> dict[str, str] | None:
     if not section.given(one.key):
         return None
@@ -80,38 +76,25 @@ def _check_to(section: Section, key: str, to: str, what: str) -> None:
         )
 
 
-def _stack_chart() -> Kind:
-    return Kind(_read_stack_chart, "PrometheusStackArgs")
-
-
 def _read_stack_chart(section: Section, one: Row) -> ChartSettings | None:
-    inner = section.section(one.key, what="a mapping with version, chart, values, valuesFile")
-    if inner is None:
+    written = section.raw(one.key)
+    if one.key not in section.written():
         return None
-    chart = parse_chart(inner, STACK, _DERIVED)
-    inner.finish()
+    what = "a mapping with version, chart, values, valuesFile"
+    within = ChartSection(written, section.at(one.key), section.problems, STACK, what=what)
+    chart = parse_chart(within, _DERIVED)
+    within.finish()
     _check_to(section, one.key, STACK, "what to install")
     return chart
 
 
 @dataclass(frozen=True)
 class ObservabilitySettings:
-    """How GPUs are observed.
-
-    Attributes:
-        enabled: whether they are.
-        to: who reads it: a Prometheus operator that the cluster has, one that the stack installs, Azure's, or nobody.
-        interval_seconds: between two values, of the exporter as of the scrapes.
-        labels: of the monitors and the PrometheusRule.
-        runbooks: where docs/runbooks can be read; empty: alerts name the file alone.
-        dashboards: whether there are ConfigMaps of dashboards.
-        dashboard_labels: of these ConfigMaps.
-    """
+    """A stack file's section `observability`: what is measured of the GPUs, and who reads it."""
 
     enabled: bool = False
     to: str = row(
-        "Who reads the metrics: prometheus, an operator that the cluster has (monitoring.coreos.com); kube-prometheus-stack, "
-        "a Prometheus and a Grafana that the stack installs; azure, Managed Prometheus and Grafana of an AKS cluster; or none.",
+        "prometheus, which the cluster has; kube-prometheus-stack, which is installed; azure, on AKS; none: nobody reads.",
         one_of((PROMETHEUS, STACK, AZURE, NONE)),
         PROMETHEUS,
         doc="Who reads the metrics. `prometheus`: a Prometheus Operator that the cluster has gets a ServiceMonitor and a "
@@ -121,49 +104,41 @@ class ObservabilitySettings:
         "`none`: the exporter alone is configured.",
     )
     prometheus_stack: ChartSettings = row(
-        "Of the chart kube-prometheus-stack: version, chart (where it is fetched from), values (merged last), values_file.",
-        _stack_chart(),
+        "Of the chart kube-prometheus-stack.",
+        Kind(_read_stack_chart, "PrometheusStackArgs"),
         default_chart(STACK),
         doc="With `to: kube-prometheus-stack`: `version`, `chart`, `values`, `valuesFile`, each as in "
-        "[`gpu-pools:operator`](#gpu-poolsoperator), of that chart.",
+        "[`gpu-pools:operator`](#gpu-poolsoperator-gpu-poolsnodefeaturediscovery), of that chart.",
     )
     azure: AzureMonitorSettings = row(
-        "Of Azure Monitor: workspace, location, grafana_admins, action_groups.",
-        Kind(_read_azure, "AzureMonitorArgs"),
+        "Of Azure Monitor.",
+        Kind(_read_azure, AzureMonitorSettings),
         AzureMonitorSettings(),
-        doc="With `to: azure`: `workspace` is the id of an Azure Monitor workspace that is there (else one is made), `location` "
-        "its region (the cluster's). `grafanaAdmins`: object ids of groups in Entra ID that administer a Managed Grafana; "
-        "without any none "
-        "is made. `actionGroups`: ids of action groups that are told of alerts.",
+        doc="With `to: azure`, what of Azure Monitor is there already, and who sees it.",
     )
     interval_seconds: int = row(
-        "Seconds between two values, of the exporter as of the scrapes.",
+        "Between two values, of the exporter as of the scrapes; 30 by default.",
         whole_number(_SHORTEST_INTERVAL, _LONGEST_INTERVAL),
         INTERVAL_SECONDS,
-        doc="Between two values: the exporter collects and Prometheus scrapes at this interval.",
+        doc="Seconds between two values: the exporter collects and Prometheus scrapes at this interval.",
     )
     labels: Mapping[str, str] = row(
-        "Labels of the monitors and the PrometheusRule, by which a Prometheus selects them.",
-        _labels(),
+        "Of the monitors and the PrometheusRule, by which a Prometheus selects them.",
+        Kind(_read_labels, "dict[str, str]"),
         {},
         doc="Labels of the monitors and the PrometheusRule, by which a Prometheus selects them; kube-prometheus-stack "
         "selects `release: <its release>` by default.",
     )
     runbooks: str = row(
-        "URL of the folder docs/runbooks, where people can read it; alerts then have a link.",
+        "URL of a copy of docs/runbooks.",
         text(r"https?://[^\s]+", "a URL that begins with https:// or http://", "Write the folder's URL."),
         "",
         doc="URL of a copy of [docs/runbooks](../runbooks): each alert then has `runbook_url`. Left out, it names the file only.",
     )
-    dashboards: bool = row(
-        "Whether Grafana dashboards are made, as ConfigMaps.",
-        flag(),
-        default=True,
-        doc="Whether there are Grafana dashboards, as ConfigMaps; `true` by default.",
-    )
+    dashboards: bool = row("Whether there are Grafana dashboards, as ConfigMaps; true by default.", flag(), default=True)
     dashboard_labels: Mapping[str, str] = row(
-        "Labels of those ConfigMaps, by which Grafana's sidecar selects them.",
-        _labels(),
+        'Of these ConfigMaps; grafana_dashboard: "1" by default.',
+        Kind(_read_labels, "dict[str, str]"),
         DASHBOARD_LABELS,
         doc='Labels of these ConfigMaps, by which Grafana\'s sidecar selects them; `grafana_dashboard: "1"` by default.',
     )

@@ -7,9 +7,10 @@ two registries with an image of the same path cannot share one. Which images the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.reading.fields import Kind, Row, read, row, text
 from gpu_pools.reading.image_names import read_image_name
 from gpu_pools.reading.section import Section
 
@@ -22,21 +23,51 @@ _MIRROR: Final = r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?(/[a-z0-9]+([._-]+[a-z0-9
 _NAME: Final = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 
 
+def _password(section: Section, one: Row) -> str | None:
+    written = section.raw(one.key)
+    if written is None or (isinstance(written, str) and written):
+        return written
+    # Never shown, whatever it is.
+    section.problems.add(
+        section.at(one.key),
+        "is not a text",
+        allowed="a secret text",
+        remedy="Set it: `pulumi config set --secret --path gpu-pools:registry.password`.",
+    )
+    return None
+
+
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Where images come from.
+    """A stack file's section `registry`: a registry of one's own, from which all images come."""
 
-    Attributes:
-        mirror: host, and a path below it; None: from where their makers publish them.
-        pull_secret: name of the Secret that pods name; None: they name none.
-        username: with it the stack makes that Secret, wherever its pods run.
-        password: of that user.
-    """
-
-    mirror: str | None = None
-    pull_secret: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
+    mirror: str | None = row(
+        "Its host, and a path below it.",
+        text(
+            _MIRROR,
+            "a registry's host, and a path below it, e.g. registry.example.com/mirror",
+            "Leave out https:// and a slash at the end.",
+        ),
+        doc="Its host, and a path below it: `registry.example.com/mirror`. An image keeps its path: "
+        "`nvcr.io/nvidia/k8s-device-plugin` is `registry.example.com/mirror/nvidia/k8s-device-plugin`.",
+    )
+    pull_secret: str | None = row(
+        "Name of the Secret that pods pull with; gpu-pools-registry by default, where a user is named.",
+        text(_NAME, "the name of a Secret"),
+        doc="Name of the Secret that pods pull with, `gpu-pools-registry` by default; without `username` one that is there "
+        "already, in each of the namespaces.",
+    )
+    username: str | None = row(
+        "With it the stack makes that Secret in each of its namespaces.",
+        Kind(text().read, "pulumi.Input[str]"),
+        doc="Name of a robot that may pull. The stack then makes that Secret in each of its namespaces, and all pods name it.",
+    )
+    password: str | None = row(
+        "Of that user; a secret.",
+        Kind(_password, "pulumi.Input[str]"),
+        shown=False,
+        doc="Of that user, as a secret: `pulumi config set --secret --path gpu-pools:registry.password`.",
+    )
 
     @property
     def pull_secrets(self) -> list[dict[str, str]]:
@@ -69,33 +100,19 @@ def parse_registry(value: object, path: str, problems: Problems) -> RegistrySett
     if value is None:
         return RegistrySettings()
     section = Section(value, path, problems)
-    mirror = section.text(
-        "mirror",
-        pattern=_MIRROR,
-        allowed="a registry's host, and a path below it, e.g. registry.example.com/mirror",
-        remedy="Leave out https:// and a slash at the end.",
-    )
-    secret = section.text("pullSecret", pattern=_NAME, allowed="the name of a Secret")
-    username, password = section.text("username"), _password(section)
-    if (username is None) != (password is None) and section.given("username") != section.given("password"):
-        section.problems.add(path, "has one of username and password", allowed="both, or neither", remedy="Add the other one.")
-    if username and not section.given("mirror"):
+    found = read(RegistrySettings, section)
+    _check_user(found, section)
+    section.finish()
+    return replace(found, pull_secret=PULL_SECRET) if found.username and not found.pull_secret else found
+
+
+def _check_user(found: RegistrySettings, section: Section) -> None:
+    """A user has a password, and a registry that it is of."""
+    if (found.username is None) != (found.password is None) and section.given("username") != section.given("password"):
+        section.problems.add(
+            section.path, "has one of username and password", allowed="both, or neither", remedy="Add the other one."
+        )
+    if found.username and not section.given("mirror"):
         section.problems.add(
             section.at("mirror"), "is missing", allowed="the registry that the user is of", remedy="Name it: `mirror: …`."
         )
-    section.finish()
-    return RegistrySettings(mirror, secret or (PULL_SECRET if username else None), username, password)
-
-
-def _password(section: Section) -> str | None:
-    written = section.raw("password")
-    if written is None or (isinstance(written, str) and written):
-        return written
-    # Never shown, whatever it is.
-    section.problems.add(
-        section.at("password"),
-        "is not a text",
-        allowed="a secret text",
-        remedy="Set it: `pulumi config set --secret --path gpu-pools:registry.password`.",
-    )
-    return None

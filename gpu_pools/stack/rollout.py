@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gpu_pools.reading.fields import Kind, Row, one_of, read, read_inner, row, text, whole_number
+from gpu_pools.reading.fields import Kind, Row, inner, one_of, read, row, text, whole_number
 from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import show
 from gpu_pools.verifier.changer.windows import DAYS, written
@@ -117,8 +117,4 @@ class Rollout:
     )
 
 
-def _rollout(section: Section, one: Row) -> Rollout | None:
-    return read_inner(Rollout, section, one, "a mapping with maxUnavailable, drainTimeoutSeconds, podsThatStay or windows")
-
-
-ROLLOUT: Final = Kind(_rollout, Rollout)
+ROLLOUT: Final = inner(Rollout, "a mapping with maxUnavailable, drainTimeoutSeconds, podsThatStay or windows")

@@ -374,11 +374,15 @@ ASKED: Final = {
     ("pools", "replace"): "how it is exchanged: tests/components/test_rotation.py and tests/unit/test_generations.py",
     ("pools", "drainTimeoutSeconds"): "how long that may take: tests/unit/test_emptying.py",
     ("pools", "adopted"): "what stays as it is: tests/components/test_adopted.py",
+    ("sharing", "needs"): "what the plan refuses: tests/unit/test_memory_budget.py",
     ("cluster", "checkCloud"): "whether the cloud is asked before a deploy",
     ("flavors", "vcpus"): "what that check counts against the quota",
     ("flavors", "memoryGiB"): "the same",
     ("gpuModels", "multiprocessors"): "what the plan tells of MPS",
-    ("operator", "values.<operand>.version"): "a word about `values`",
+    **{
+        ("acknowledged", key): "which protection is lifted: tests/unit/test_acknowledged.py"
+        for key in ("resource", "change", "reason")
+    },
 }
 _PACKED: Final = functools.cache(archive.archive)
 _DIGEST: Final = functools.cache(archive.digest)
@@ -391,8 +395,8 @@ def _section_and_stack(case: tuple[tuple[str, str], tuple[Any, str, Any]]) -> tu
 
 
 def _documented() -> set[tuple[str, str]]:
-    """(section, key) of every row of the page's tables, and of the sections that have none."""
-    found = {("flavors", key) for key in ("gpuModel", "gpusPerNode", "vcpus", "memoryGiB")}
+    """(section, key) of every row of the page's tables."""
+    found: set[tuple[str, str]] = set()
     section = ""
     for line in REFERENCE.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
@@ -401,8 +405,8 @@ def _documented() -> set[tuple[str, str]]:
         elif section and line.startswith("| `"):
             first = line.split("|")[1]
             keys = [re.split(r":? ?[{]|:", token)[0] for token in re.findall(r"`([^`]+)`", first)]
-            # A mapping's keys are changed with it.
-            found |= {(section, key.split(".")[0] if section in {"cluster", "pools", "gpuModels"} else key) for key in keys}
+            # A mapping's keys are changed with it, where they are not here by themselves.
+            found |= {(section, key if (section, key) in CHANGES else key.split(".")[0]) for key in keys}
     return found
 
 

@@ -21,6 +21,7 @@ from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.plan.table import plan_table
 from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.reading.fields import row, whole_number
 from gpu_pools.sharing.mode import PoolUse, Replicated, Sharing
 from gpu_pools.sharing.modes import MODES
 from gpu_pools.text.errors import InvalidStackError, Problems
@@ -54,9 +55,10 @@ class Lanes(Replicated):
     plugin_key: ClassVar[str] = "timeSlicing"
     node_label: ClassVar[str] = "time-slicing"
     most_replicas: ClassVar[int] = 8
-    replicas_remedy: ClassVar[str] = "A GPU has 2 to 8 lanes."
     measured_pods: ClassVar[str] = "a lane has meters of its own."
     limits_memory: ClassVar[bool] = False
+
+    replicas: int = row("How many lanes a GPU has.", whole_number(2, most_replicas, "A GPU has 2 to 8 lanes."), 0, needed=True)
 
     def slug(self) -> str:
         return f"lanes-{self.replicas}"

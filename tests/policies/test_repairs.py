@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpu_pools import stack
+import gpu_pools
 from gpu_pools.platforms.aks import azure_types
 from gpu_pools.reading import fields
 from gpu_pools.stack import charts
@@ -36,17 +36,18 @@ _CHARTS: Final[Mapping[str, charts.ChartName]] = {"operator": "gpu-operator", "n
 
 def _row_keys() -> frozenset[str]:
     found = set()
-    for info in pkgutil.iter_modules(stack.__path__):
-        module = importlib.import_module(f"{stack.__name__}.{info.name}")
+    names = [info.name for info in pkgutil.walk_packages(gpu_pools.__path__, "gpu_pools.")]
+    declaring = ("gpu_pools.platforms.", "gpu_pools.sharing.", "gpu_pools.stack.")
+    for module in (importlib.import_module(name) for name in names if name.startswith(declaring)):
         for one in vars(module).values():
             if dataclasses.is_dataclass(one) and isinstance(one, type):
                 found |= {row.key for row in fields.rows(one)}
     return frozenset(found)
 
 
-#: Keys of the sections that are read without rows.
-_READ: Final = frozenset({"driver", "migStrategy", "install", "version", "chart", "values", "nodes", "min", "max", "count"})
-_ROWS: Final = _row_keys() | _READ | {"renameByDefault", "driverUpgrade", "startupTaint"}
+#: Keys that are read without rows.
+_READ: Final = frozenset({"min", "max"})
+_ROWS: Final = _row_keys() | _READ
 
 
 def _names(text: str) -> list[str]:

@@ -34,6 +34,8 @@ PROBES: Final[tuple[Any, ...]] = (True, -5, 0, 10**9, 0.5, "~ ~", [], ["~ ~"], {
 _DECLARING: Final = ("gpu_pools.platforms.", "gpu_pools.sharing.", "gpu_pools.stack.")
 #: Keys that are read together with the rest of the stack.
 IN_CONTEXT: Final = {
+    "Acknowledgement.resource",
+    *(f"ChartSettings.{key}" for key in ("version", "chart")),
     "MagnumPlacement.flavor",
     *(f"Pool.{key}" for key in ("name", "count", "sharing", "labels", "taints", "protect", "adopted")),
     *(f"Pool.{key}" for key in ("replace", "drainTimeoutSeconds")),
@@ -155,6 +157,8 @@ _PROXIES: Final = (
     ["ftp://p", "http://user@p", "http://p/path", "http://", f"http://{'p' * 249}"],
 )
 _GUIDS: Final = ([GUID, GUID.upper()], [GUID[1:], GUID.replace("-", ""), f"{GUID}0", "g" + GUID[1:]])
+_PINNED: Final = f"python:3.11@sha256:{'a' * 64}"
+_IMAGES: Final = ([_PINNED, "registry.example.com:5000/a/b:1.0"], ["python", "python:", "py thon:3.12", "@sha256:ab"])
 _DELAYS: Final = (
     *("newPodScaleUpDelay", "scaleDownDelayAfterAdd", "scaleDownDelayAfterDelete", "scaleDownDelayAfterFailure"),
     *("scaleDownUnneededTime", "scaleDownUnreadyTime", "scanInterval"),
@@ -206,6 +210,19 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     ),
     "Minimum.cuda": (["12.8", "13.0"], ["12", "12.8.1", "v12.8"]),
     "Minimum.driver": (["570.124.06", "570.124", "570"], ["v570", "570.", "570,1"]),
+    "Acknowledgement.change": (["c42267e62", "u00000000", "gffffffff"], ["42267e62", "a42267e62", "c42267e6", "C42267e62"]),
+    "Acknowledgement.reason": (["idle until May", " 0123456789"], ["it is idl", " " * 10]),
+    "ChartSource.oci": (["oci://registry.example.com/a"], ["https://registry.example.com/a", "oci://", "oci://a b"]),
+    "ChartSource.repository": (["https://charts.example.com", "http://m/a"], ["oci://registry.example.com", "https://"]),
+    "NfdSettings.markerImage": _IMAGES,
+    "Needs.memoryPerReplica": (["1Mi", "12Gi", "999999999Gi"], ["12", "12GB", "0Gi", "1.5Gi", "12 Gi", "1000000000Mi"]),
+    "RegistrySettings.mirror": (
+        ["registry.example.com", "localhost:5000/all", "R.example.com/a/b_c-d"],
+        ["https://registry.example.com", "registry.example.com/", "r/A", "r:123456"],
+    ),
+    "RegistrySettings.pullSecret": (["a", "a.b-c", "a" * 253], ["A", "-a", "a-", "a_b", "a" * 254]),
+    "VerificationSettings.image": ([_PINNED], ["python:3.12", _PINNED[:-1], _PINNED.replace("256", "512")]),
+    "VerificationSettings.smokeTestImage": _IMAGES,
 }
 
 

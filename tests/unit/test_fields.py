@@ -19,6 +19,7 @@ AGAIN: Final = "write it anew: python -m tests.generated"
 
 def test_the_types_of_arguments_are_those_of_the_tables() -> None:
     assert generated.ARGS.read_text(encoding="utf-8") == generated.args_text(), AGAIN
+    assert generated.MODE_ARGS.read_text(encoding="utf-8") == generated.mode_args_text(), AGAIN
 
 
 def test_the_reference_is_that_of_the_tables() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.platforms.aks.network import network_of
 from gpu_pools.reading.azure_names import read_id, resource_id
-from gpu_pools.reading.fields import Kind, Row, flag, read_inner, row
+from gpu_pools.reading.fields import Kind, Row, flag, inner, row
 from gpu_pools.reading.later import Later
 from gpu_pools.text.errors import show
 
@@ -144,7 +144,7 @@ class Identity:
     )
     kubelet: KubeletIdentity | None = row(
         "The identity as which nodes pull images; needs userAssigned, which must be allowed to assign it.",
-        Kind(lambda section, one: read_inner(KubeletIdentity, section, one), KubeletIdentity),
+        inner(KubeletIdentity),
         doc="The identity as which nodes pull images; needs `userAssigned`, a Managed Identity Operator of it. Nodes "
         "take another one with the next upgrade of their pool.",
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.platforms.aks.pool_options import SUBNET
 from gpu_pools.reading.azure_names import resource_id, resource_ids
-from gpu_pools.reading.fields import Kind, Row, one_of, read_inner, row, whole_number
+from gpu_pools.reading.fields import Kind, Row, inner, one_of, row, whole_number
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Network:
     )
     load_balancer: LoadBalancer | None = row(
         "Addresses and ports of the load balancer.",
-        Kind(lambda section, one: read_inner(LoadBalancer, section, one), LoadBalancer),
+        inner(LoadBalancer),
     )
 
     @property

@@ -15,7 +15,7 @@ from gpu_pools.hardware import azure_sizes
 from gpu_pools.platforms.aks.asked import asked, place_of
 from gpu_pools.platforms.aks.azure_types import properties
 from gpu_pools.reading.azure_names import resource_id
-from gpu_pools.reading.fields import Kind, Row, flag, one_of, placed_texts, read, read_inner, row, text, whole_number
+from gpu_pools.reading.fields import Kind, Row, flag, inner, one_of, placed_texts, read, row, text, whole_number
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
@@ -86,10 +86,6 @@ class UpgradeSettings:
         doc="What happens to a node that cannot be drained: `Schedule` stops the upgrade, `Cordon` leaves the node quarantined "
         "and goes on; its surge node then stays, and is billed.",
     )
-
-
-def _upgrades(section: Section, one: Row) -> UpgradeSettings | None:
-    return read_inner(UpgradeSettings, section, one, "a mapping with maxSurge, maxUnavailable or drainTimeoutInMinutes")
 
 
 def _is_none(share: str) -> bool:
@@ -259,7 +255,9 @@ class AksPoolOptions:
         doc="Pods on a node, 10 to 250; the GPU operator, NFD and Azure's own need some 15 of them.",
     )
     upgrade_settings: UpgradeSettings = row(
-        "How nodes are exchanged in an upgrade.", Kind(_upgrades, UpgradeSettings), UpgradeSettings()
+        "How nodes are exchanged in an upgrade.",
+        inner(UpgradeSettings, "a mapping with maxSurge, maxUnavailable or drainTimeoutInMinutes"),
+        UpgradeSettings(),
     )
     kubernetes_version: str | None = row(
         "The version of this pool's nodes; the cluster's by default.",
@@ -298,12 +296,8 @@ class AksPoolOptions:
         sets="hostGroupID",
         change="replaces",
     )
-    kubelet_config: KubeletConfig | None = row(
-        "Settings of the kubelets.", Kind(lambda section, one: read_inner(KubeletConfig, section, one), KubeletConfig)
-    )
-    linux_os_config: LinuxOsConfig | None = row(
-        "Settings of the nodes' kernels.", Kind(lambda section, one: read_inner(LinuxOsConfig, section, one), LinuxOsConfig)
-    )
+    kubelet_config: KubeletConfig | None = row("Settings of the kubelets.", inner(KubeletConfig))
+    linux_os_config: LinuxOsConfig | None = row("Settings of the nodes' kernels.", inner(LinuxOsConfig))
     encryption_at_host: bool | None = row(
         "Encrypt disks and caches on the host.",
         flag(),
