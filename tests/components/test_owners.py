@@ -14,9 +14,8 @@ from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettin
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import ExistingMagnum
 from gpu_pools.text.errors import InvalidStackError
+from tests.api_server import ApiServer, kubeconfig
 from tests.unit.stacks import aks, existing, plan_of
-
-from .api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
