@@ -23,8 +23,6 @@ from gpu_pools.verifier.api import ApiError
 from . import _log
 from ._ask_first import cluster_at, reason
 
-#: A page of a list. Clusters may have thousands of ConfigMaps in a namespace, which nobody sends at once.
-_PAGE: Final = "500"
 _NOT_FOUND: Final = 404
 
 
@@ -95,20 +93,13 @@ def _missing(recorded: Iterable[RecordedObject], kubeconfig: str, context: str |
 
 
 def _listed(api: ClusterApi, path: str) -> dict[str, frozenset[str]]:
-    """Name -> keys of the data of all objects of a collection, page by page."""
-    found: dict[str, frozenset[str]] = {}
-    after = ""
-    while True:
-        try:
-            page = api.get(path, limit=_PAGE, **{"continue": after})
-        except ApiError as error:
-            if error.status == _NOT_FOUND:
-                # The kind itself is gone, and with it all of its objects.
-                return found
-            raise
-        for item in page.get("items") or []:
-            data: Any = item.get("data") if isinstance(item.get("data"), dict) else {}
-            found[str(at(item, "metadata", "name"))] = frozenset(data)
-        after = str(at(page, "metadata", "continue") or "")
-        if not after:
-            return found
+    """Name -> keys of the data of all objects of a collection."""
+    try:
+        listed = api.items(path)
+    except ApiError as error:
+        if error.status == _NOT_FOUND:
+            # The kind itself is gone, and with it all of its objects.
+            return {}
+        raise
+    data = {str(at(one, "metadata", "name")): one.get("data") for one in listed}
+    return {name: frozenset(keys if isinstance(keys, dict) else ()) for name, keys in data.items()}

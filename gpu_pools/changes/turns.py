@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_pools.verifier.changer.steps import Holder, Seen, Target, harmless
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -60,7 +62,7 @@ def _becomes(name: str, before: PoolPlan, after: PoolPlan) -> Iterator[str]:
 
 
 def _in_turn(name: str, before: PoolPlan, after: PoolPlan, rollout: Rollout) -> Iterator[str]:
-    if harmless(before, after):
+    if _ends_no_share(before, after):
         yield f"It ends no share: no node of `{name}` is drained."
         return
     yield (
@@ -81,8 +83,8 @@ def _several(most: int | str) -> str:
     return f"{most} nodes" if most > 1 else "One node"
 
 
-def harmless(before: PoolPlan, after: PoolPlan) -> bool:
-    """Whether the change ends no share, whoever holds one: more replicas of time-slicing, nothing else."""
-    grows = before.sharing.grows_in_place and before.sharing.strategy == after.sharing.strategy
-    fits = all(count <= after.advertises.get(name, 0) for name, count in before.advertises.items())
-    return grows and fits and before.mig_config_key == after.mig_config_key
+def _ends_no_share(before: PoolPlan, after: PoolPlan) -> bool:
+    """Whether the changer would change a node at once although pods hold all of its shares."""
+    holder = Holder("", "", "", "", before.advertises)
+    seen = Seen(before.labels, frozenset(), cordoned=False, mark=None, holders=(holder,), turn=False, as_declared=False)
+    return harmless(Target(after.labels, after.advertises), seen)

@@ -20,7 +20,7 @@ from gpu_pools.evidence.verdicts import judge
 from gpu_pools.kubernetes_api.cluster_api import ClusterApi
 from gpu_pools.kubernetes_api.errors import ClusterError
 from gpu_pools.kubernetes_api.login import Kubeconfig
-from gpu_pools.text.nested import at
+from gpu_pools.verifier.api import ApiError, shaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,25 +88,21 @@ class _Writers:
 
     def managed(self, outputs: Mapping[str, Any]) -> Managed:
         """The managed fields of an object of Pulumi's; none where it cannot be read."""
-        path = self._path(outputs)
-        managed = at(self._read(path), "metadata", "managedFields") if path else None
-        return [entry for entry in managed if isinstance(entry, dict)] if isinstance(managed, list) else []
+        try:
+            with shaped("the writers of an object"):
+                found = self._read(self._path(outputs))["metadata"]["managedFields"]
+                return [entry for entry in found if isinstance(entry, dict)]
+        except ApiError:
+            return []
 
     def _path(self, outputs: Mapping[str, Any]) -> str:
-        """The object's place in the API; empty where its kind is not known there."""
-        metadata, version = outputs.get("metadata"), str(outputs.get("apiVersion") or "")
-        if not isinstance(metadata, dict) or not version or not metadata.get("name"):
-            return ""
+        """The object's place in the API, by the list of kinds of its version."""
+        version, metadata = outputs["apiVersion"], outputs["metadata"]
         start = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        kinds = self._read(start).get("resources")
-        named = [one for one in kinds if isinstance(one, dict)] if isinstance(kinds, list) else []
-        # Subresources have the kind, too: deployments/status.
-        own = [one for one in named if one.get("kind") == outputs.get("kind") and "/" not in str(one.get("name"))]
-        if not own:
-            return ""
-        resource = own[0]
-        where = f"/namespaces/{metadata.get('namespace') or 'default'}" if resource.get("namespaced") else ""
-        return f"{start}{where}/{resource.get('name')}/{metadata['name']}"
+        named = {one["kind"]: one for one in self._read(start)["resources"] if "/" not in one["name"]}
+        resource = named[outputs["kind"]]
+        where = f"/namespaces/{metadata.get('namespace') or 'default'}" if resource["namespaced"] else ""
+        return f"{start}{where}/{resource['name']}/{metadata['name']}"
 
     def _read(self, path: str) -> dict[str, Any]:
         if path not in self.known:

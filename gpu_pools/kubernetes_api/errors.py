@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gpu_pools.text import harmless
-from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.api import MALFORMED, ApiError
 
 _LONGEST: Final = 300
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
@@ -62,13 +62,10 @@ def refusal(method: str, path: str, status: int, answer: bytes, reason: str | No
 
 
 def _message_of(answer: bytes) -> str:
-    """The server's own words, with the causes that its message leaves out."""
+    """The server's own words."""
     try:
-        status = json.loads(answer)
-        causes = [str(one["message"]) for one in (status.get("details") or {}).get("causes") or [] if one.get("message")]
-        message = str(status["message"])
-        return " ".join([message, *(cause for cause in causes if cause not in message)])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return str(json.loads(answer)["message"])
+    except MALFORMED:
         return ""
 
 

@@ -151,17 +151,10 @@ def _failed_login(user: Mapping[str, Any], logged: list[str]) -> ClusterError:
     program = str(user["exec"].get("command"))
     # Others may quote the whole user.
     said = next((one for one in reversed(logged) if one.startswith(("exec:", "[Errno"))), "it gave no credentials")
-    failed = "is not installed" if said.startswith("[Errno 2]") else f"failed: {_main_line(said)}"
+    failed = "is not installed" if said.startswith("[Errno 2]") else f"failed: {said}"
     aks = "Install kubelogin, or log in (az login; in a pipeline AAD_LOGIN_METHOD)."
     remedy = aks if Path(program).name == "kubelogin" else "Install the program that the kubeconfig names, or log in with it."
     return ClusterError(_REQUEST, None, f"getting credentials: {program} {failed}", remedy)
-
-
-def _main_line(said: str) -> str:
-    """What counts of a program's last words: the line that begins with Error, after the exit code."""
-    first, *lines = said.splitlines()
-    own = next((line for line in lines if line.startswith("Error: ")), "")
-    return f"{first} {own}".strip()
 
 
 class _Collector(logging.Handler):

@@ -21,4 +21,3 @@ class TimeSlicing(Replicated):
     node_label: ClassVar[str] = "time-slicing"
     most_replicas: ClassVar[int] = 1000
     replicas_remedy: ClassVar[str] = "One replica is not sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2."
-    grows_in_place: ClassVar[bool] = True

@@ -113,7 +113,7 @@ def test_a_cluster_that_is_not_reached_stops_nothing(run: Run, said: list[str]) 
     look(run, kubeconfig(9), "nfd")
     (warning,) = said
     assert warning.startswith(
-        "not looked for before the deploy: Node Feature Discovery that the cluster has already (the cluster cannot"
+        "not looked for before the deploy: Node Feature Discovery that the cluster has already (http://127.0.0.1:9 cannot be"
     )
 
 
