@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_pools.verifier.changer.steps import Holder, Seen, Target, harmless
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.verifier.changer import steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ def _becomes(name: str, before: PoolPlan, after: PoolPlan) -> Iterator[str]:
 
 
 def _in_turn(name: str, before: PoolPlan, after: PoolPlan, rollout: Rollout) -> Iterator[str]:
-    if _ends_no_share(before, after):
+    if harmless(before, after):
         yield f"It ends no share: no node of `{name}` is drained."
         return
     yield (
@@ -83,8 +84,11 @@ def _several(most: int | str) -> str:
     return f"{most} nodes" if most > 1 else "One node"
 
 
-def _ends_no_share(before: PoolPlan, after: PoolPlan) -> bool:
+def harmless(before: PoolPlan, after: PoolPlan) -> bool:
     """Whether the changer would change a node at once although pods hold all of its shares."""
-    holder = Holder("", "", "", "", before.advertises)
-    seen = Seen(before.labels, frozenset(), cordoned=False, mark=None, holders=(holder,), turn=False, as_declared=False)
-    return harmless(Target(after.labels, after.advertises), seen)
+    now, becomes = (
+        {DEVICE_PLUGIN_CONFIG_LABEL: one.config_key, MIG_CONFIG_LABEL: one.mig_config_key or ""} for one in (before, after)
+    )
+    holder = steps.Holder("", "", "", "", before.advertises)
+    seen = steps.Seen(now, frozenset(), cordoned=False, mark=None, holders=(holder,), turn=False, as_declared=False)
+    return steps.harmless(steps.Target(becomes, after.advertises), seen)
