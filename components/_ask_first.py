@@ -6,18 +6,14 @@ preview. What is looked for, and what becomes of it, is for whoever asks.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 import pulumi
-import yaml
 
-if TYPE_CHECKING:
-    from kubernetes.client import ApiClient
-
-#: To connect, and to read. A private API server does not answer at all.
-SECONDS: Final = (5, 15)
+from gpu_pools.kubernetes_api.cluster_api import HOOK, ClusterApi
+from gpu_pools.kubernetes_api.errors import ClusterError
+from gpu_pools.kubernetes_api.login import Kubeconfig
 
 
 def asks_first(name: str, kubeconfig: pulumi.Input[str], look: Callable[[str], None]) -> pulumi.ResourceHook:
@@ -51,55 +47,44 @@ async def plain(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def client_of(kubeconfig: str, context: str | None) -> "ApiClient":
-    """A client of the cluster that a kubeconfig leads to; a cluster that does not answer is asked once."""
-    from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415 - it takes a second to load
-    from kubernetes.config import load_kube_config_from_dict  # noqa: PLC0415
-
-    settings = Configuration()
-    # Else it would be asked four times.
-    settings.retries = False
-    load_kube_config_from_dict(yaml.safe_load(kubeconfig), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
-    return ApiClient(settings)
+def reason(error: Exception) -> str:
+    """Why a cluster could not be asked, short; what else is raised may hold what the server sent."""
+    if status := getattr(error, "status", None):
+        return f"the API server answers {status}"
+    return error.message if isinstance(error, ClusterError) else type(error).__name__
 
 
-def nodes_of(client: "ApiClient") -> list[dict[str, Any]]:
+def cluster_at(kubeconfig: str, context: str | None) -> ClusterApi:
+    """The API of the cluster that a kubeconfig leads to.
+
+    Raises:
+        ClusterError: the kubeconfig is of no use. Whether a server answers is not asked.
+    """
+    api = ClusterApi(Kubeconfig(kubeconfig, context=context), HOOK)
+    api.log_in()
+    return api
+
+
+def nodes_of(api: ClusterApi) -> list[dict[str, Any]]:
     """The nodes of a cluster, as its API has them."""
-    from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
-
-    return listed(CoreV1Api(client).list_node)
+    return api.items("/api/v1/nodes")
 
 
-def pods_of(client: "ApiClient", namespace: str, selector: str) -> list[dict[str, Any]]:
+def pods_of(api: ClusterApi, namespace: str, selector: str) -> list[dict[str, Any]]:
     """The pods of a namespace that a label selector chooses, as the cluster's API has them."""
-    from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
-
-    return listed(CoreV1Api(client).list_namespaced_pod, namespace, label_selector=selector)
+    return api.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=selector)
 
 
-def daemon_sets_of(client: "ApiClient", namespace: str, selector: str) -> list[dict[str, Any]]:
+def daemon_sets_of(api: ClusterApi, namespace: str, selector: str) -> list[dict[str, Any]]:
     """The same of DaemonSets."""
-    from kubernetes.client import AppsV1Api  # noqa: PLC0415 - it takes a second to load
-
-    return listed(AppsV1Api(client).list_namespaced_daemon_set, namespace, label_selector=selector)
+    return api.items(f"/apis/apps/v1/namespaces/{namespace}/daemonsets", labelSelector=selector)
 
 
-def revisions_of(client: "ApiClient", namespace: str, selector: str) -> list[dict[str, Any]]:
+def revisions_of(api: ClusterApi, namespace: str, selector: str) -> list[dict[str, Any]]:
     """The same of ControllerRevisions."""
-    from kubernetes.client import AppsV1Api  # noqa: PLC0415 - it takes a second to load
-
-    return listed(AppsV1Api(client).list_namespaced_controller_revision, namespace, label_selector=selector)
+    return api.items(f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions", labelSelector=selector)
 
 
-def policies_of(client: "ApiClient") -> list[dict[str, Any]]:
+def policies_of(api: ClusterApi) -> list[dict[str, Any]]:
     """The ClusterPolicies of a cluster, as its API has them."""
-    from kubernetes.client import CustomObjectsApi  # noqa: PLC0415 - it takes a second to load
-
-    return listed(CustomObjectsApi(client).list_cluster_custom_object, "nvidia.com", "v1", "clusterpolicies")
-
-
-def listed(ask: Callable[..., Any], *arguments: str, **chosen: str) -> list[dict[str, Any]]:
-    """What one of the client's methods lists, as the cluster's API has it."""
-    answer = ask(*arguments, **chosen, _preload_content=False, _request_timeout=SECONDS)
-    found: list[dict[str, Any]] = json.loads(answer.data)["items"]
-    return found
+    return api.items("/apis/nvidia.com/v1/clusterpolicies")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pulumi
 
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
 from gpu_pools.plan.planned import Plan
 from gpu_pools.proof.fixed_counts import FixedCount, Shortfall, fixed_counts, shortfalls, told
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
@@ -25,8 +26,7 @@ from gpu_pools.text.nested import at
 from gpu_pools.verifier.api import ApiError
 
 from . import _log
-from ._ask_first import client_of
-from ._cluster_api import ClusterApi
+from ._ask_first import cluster_at, reason
 
 _EVERY_SECONDS = 5.0
 _TRIES, _PAUSE_SECONDS = 3, 2.0
@@ -68,13 +68,13 @@ async def _required(plan: Plan, counts: Sequence[FixedCount], kubeconfig: str, c
     if pulumi.runtime.is_dry_run():
         return
     try:
-        api = ClusterApi(await asyncio.to_thread(client_of, kubeconfig, context))
+        api = await asyncio.to_thread(cluster_at, kubeconfig, context)
         missing = await _missing(api, counts, _seconds(plan), verified=plan.settings.verification.enabled)
     except pulumi.RunError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that does not answer is no missing node
         unknown = "whether all declared nodes are in the cluster is not known"
-        _log.warn(f"{unknown}: it cannot be asked ({type(error).__name__})", None)
+        _log.warn(f"{unknown}: {reason(error)}", None)
         return
     if missing:
         # A RunError is shown as it is.

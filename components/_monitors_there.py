@@ -7,7 +7,6 @@ looked for right before the namespace is made. Definitions alone are let pass, s
 cluster that cannot be asked stops nothing: a warning says so, and its own refusal follows.
 """
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from . import _log
-from ._ask_first import SECONDS, asks_first, client_of, listed
+from ._ask_first import asks_first, cluster_at, reason
 
 
 def looks_for_monitors(name: str, kubeconfig: pulumi.Input[str] | None, context: str | None) -> pulumi.ResourceHookBinding | None:
@@ -68,9 +67,7 @@ def _look_for_another(namespace: str, there: Callable[[], tuple[list[str], bool]
     try:
         operators, taken = there()
     except Exception as error:  # noqa: BLE001 - as above
-        _log.warn(
-            f"not looked for before the deploy: a Prometheus Operator that the cluster has already ({type(error).__name__})"
-        )
+        _log.warn(f"not looked for before the deploy: a Prometheus Operator that the cluster has already ({reason(error)})")
         return
     problems = [_another(place) for place in operators] + ([_taken(namespace)] if taken else [])
     if problems:
@@ -104,7 +101,7 @@ def _look(served: Callable[[], bool], problem: Problem | None = None) -> None:
     try:
         there = served()
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
-        _log.warn(f"not looked for before the deploy: a Prometheus Operator ({type(error).__name__})")
+        _log.warn(f"not looked for before the deploy: a Prometheus Operator ({reason(error)})")
         return
     if not there:
         raise InvalidStackError([problem or _none_there()])
@@ -144,7 +141,7 @@ def _wait(served: Callable[[], bool], *, every: float = 10, longest: float = 900
             if served():
                 return
         except Exception as error:  # noqa: BLE001 - as above
-            _log.warn(f"not waited for: Azure's kinds of monitors ({type(error).__name__})")
+            _log.warn(f"not waited for: Azure's kinds of monitors ({reason(error)})")
             return
         if not waited:
             _log.info(
@@ -174,24 +171,19 @@ def _none_there() -> Problem:
 
 def _served(kubeconfig: str, context: str | None, wanted: str = API_VERSION) -> bool:
     """Whether the API server has the group, in that version."""
-    from kubernetes.client import ApisApi  # noqa: PLC0415 - it takes a second to load
-
-    answer: Any = ApisApi(client_of(kubeconfig, context)).get_api_versions(_preload_content=False, _request_timeout=SECONDS)
-    groups = json.loads(answer.data)["groups"]
+    groups = cluster_at(kubeconfig, context).get("/apis")["groups"]
     return any(version["groupVersion"] == wanted for group in groups for version in group["versions"])
 
 
 def _there(kubeconfig: str, context: str | None, namespace: str) -> tuple[list[str], bool]:
     """Deployments that run a Prometheus Operator, by namespace and name; and whether the namespace is there."""
-    from kubernetes.client import AppsV1Api, CoreV1Api  # noqa: PLC0415 - it takes a second to load
-
-    client = client_of(kubeconfig, context)
+    api = cluster_at(kubeconfig, context)
     operators = [
         f"{one['metadata']['namespace']}/{one['metadata']['name']}"
-        for one in listed(AppsV1Api(client).list_deployment_for_all_namespaces)
+        for one in api.items("/apis/apps/v1/deployments")
         if _is_operator(one)
     ]
-    return operators, bool(listed(CoreV1Api(client).list_namespace, field_selector=f"metadata.name={namespace}"))
+    return operators, bool(api.items("/api/v1/namespaces", fieldSelector=f"metadata.name={namespace}"))
 
 
 def _is_operator(deployment: Any) -> bool:  # noqa: ANN401 - as the API shows it

@@ -19,6 +19,7 @@ import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
 from pulumi_kubernetes.core.v1 import ConfigMap
 
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
 from gpu_pools.plan.mps_found import (
     PLUGIN_SELECTOR,
     FoundOperator,
@@ -36,8 +37,7 @@ from gpu_pools.text.harmless import line
 from gpu_pools.verifier.api import ApiError
 
 from . import _log
-from ._ask_first import asks_first, client_of, daemon_sets_of, nodes_of, once_known, policies_of
-from ._cluster_api import ClusterApi
+from ._ask_first import asks_first, cluster_at, daemon_sets_of, nodes_of, once_known, policies_of, reason
 from ._options import child_options
 
 #: Kubeconfig of the cluster, and a context of it; without a kubeconfig the cluster is not asked.
@@ -123,18 +123,17 @@ def _ask(plan: Plan, kubeconfig: str, context: str | None) -> None:
     try:
         found = _found(plan, kubeconfig, context)
         missing = missing_for_mps(plan, found)
-        unserved = [*unserved_changes(plan, nodes_of(client_of(kubeconfig, context)), known_update(plan, found))]
+        unserved = [*unserved_changes(plan, nodes_of(cluster_at(kubeconfig, context)), known_update(plan, found))]
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
-        _log.warn(f"not checked before the deploy: whether the cluster can serve MPS ({type(error).__name__})")
+        _log.warn(f"not checked before the deploy: whether the cluster can serve MPS ({reason(error)})")
         return
     if problems := [*([missing] if missing else []), *unserved]:
         raise InvalidStackError(problems)
 
 
 def _found(plan: Plan, kubeconfig: str, context: str | None) -> FoundOperator:
-    client = client_of(kubeconfig, context)
-    version = plugin_version(daemon_sets_of(client, OPERATOR_NAMESPACE, PLUGIN_SELECTOR), _policies(client))
-    api = ClusterApi(client)
+    api = cluster_at(kubeconfig, context)
+    version = plugin_version(daemon_sets_of(api, OPERATOR_NAMESPACE, PLUGIN_SELECTOR), _policies(api))
     said = api.get("/version")
     kubernetes = f"{said.get('major', '')}.{str(said.get('minor', '')).rstrip('+')}"
     corrects = None
@@ -146,10 +145,10 @@ def _found(plan: Plan, kubeconfig: str, context: str | None) -> FoundOperator:
     return FoundOperator(version, line(kubernetes), corrects)
 
 
-def _policies(client: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - the client has no types
+def _policies(api: ClusterApi) -> list[dict[str, Any]]:
     """The ClusterPolicies; a cluster that has no operator yet knows no such kind."""
     try:
-        return policies_of(client)
+        return policies_of(api)
     except Exception:  # noqa: BLE001 - then the operator's DaemonSet alone tells
         return []
 
@@ -166,7 +165,7 @@ def _is_in_force(api: ClusterApi) -> bool:
 def _replaces(known: Callable[[], str], context: str | None) -> Callable[[pulumi.ResourceHookArgs], Any]:
     async def replace(_change: pulumi.ResourceHookArgs) -> None:
         if content := known():
-            await asyncio.to_thread(replace_old_pods, ClusterApi(client_of(content, context)))
+            await asyncio.to_thread(replace_old_pods, cluster_at(content, context))
 
     return replace
 

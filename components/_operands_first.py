@@ -30,7 +30,7 @@ from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE, POOL_LABEL
 from gpu_pools.text.nested import at
 
 from . import _log
-from ._ask_first import client_of, daemon_sets_of, nodes_of, once_known, plain, pods_of, policies_of, revisions_of
+from ._ask_first import cluster_at, daemon_sets_of, nodes_of, once_known, plain, pods_of, policies_of, revisions_of
 
 _LOOK_EVERY: Final = 5.0
 _TOLD_EVERY: Final = 60.0
@@ -84,21 +84,21 @@ def _note(inputs: Mapping[str, Any]) -> object:
 
 
 def _look(kubeconfig: str, context: str | None, pool: str, shall: Wanted) -> Due:
-    client = client_of(kubeconfig, context)
+    api = cluster_at(kubeconfig, context)
     selectors = [others(shall)]
     if shall.pods:
-        of_driver = (client, OPERATOR_NAMESPACE, SELECTOR)
+        of_driver = (api, OPERATOR_NAMESPACE, SELECTOR)
         selectors.append(older(daemon_sets_of(*of_driver), revisions_of(*of_driver)))
-    behind = [pod for selector in selectors if selector for pod in pods_of(client, OPERATOR_NAMESPACE, selector)]
-    return operands_due(nodes_of(client), behind, pool, shall)
+    behind = [pod for selector in selectors if selector for pod in pods_of(api, OPERATOR_NAMESPACE, selector)]
+    return operands_due(nodes_of(api), behind, pool, shall)
 
 
 def _follows(kubeconfig: str, context: str | None, pool: str) -> bool:
     """Whether the operator has followed its policy, or the pool has no node: without any GPU node it follows none."""
-    client = client_of(kubeconfig, context)
-    if not any(at(node, "metadata", "labels", POOL_LABEL) == pool for node in nodes_of(client)):
+    api = cluster_at(kubeconfig, context)
+    if not any(at(node, "metadata", "labels", POOL_LABEL) == pool for node in nodes_of(api)):
         return True
-    return followed(policies_of(client), daemon_sets_of(client, OPERATOR_NAMESPACE, SELECTOR))
+    return followed(policies_of(api), daemon_sets_of(api, OPERATOR_NAMESPACE, SELECTOR))
 
 
 async def _followed(look: Callable[[], bool], clock: Clock) -> None:

@@ -9,8 +9,7 @@ that cannot be reached stops nothing: a warning says that it was not looked at.
 Clusters of Magnum's capi-helm driver are watched, too, but only when something has failed: their add-ons come after the cluster.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pulumi
 
@@ -21,7 +20,7 @@ from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError
 
 from . import _log
-from ._ask_first import asks_first, client_of, listed, nodes_of
+from ._ask_first import asks_first, cluster_at, nodes_of, reason
 
 #: The API server of a namespace; Helm of a release, and of a chart's object.
 _REFUSALS = (
@@ -87,9 +86,9 @@ def tells_of_layouts(
 
     def tell(content: str) -> None:
         try:
-            found = layouts_in(nodes_of(client_of(content, context)), selectors)
+            found = layouts_in(nodes_of(cluster_at(content, context)), selectors)
         except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
-            _log.warn(f"not looked for before the deploy: MIG layouts that nodes have already ({_why(error)})")
+            _log.warn(f"not looked for before the deploy: MIG layouts that nodes have already ({reason(error)})")
             return
         if found:
             _log.warn(of_layouts(found))
@@ -108,28 +107,16 @@ def _look(wanted: Wanted, workloads: Callable[[], Iterator[There]]) -> None:
         found = list(workloads())
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
         what = "a GPU operator or device plugin" if wanted == "operator" else "Node Feature Discovery"
-        _log.warn(f"not looked for before the deploy: {what} that the cluster has already ({_why(error)})")
+        _log.warn(f"not looked for before the deploy: {what} that the cluster has already ({reason(error)})")
         return
     if problems := refusals(wanted, found):
         raise InvalidStackError(problems)
 
 
-def _why(error: Exception) -> str:
-    """Short: what a client of Kubernetes says is pages long, and may hold what the server sent."""
-    status = getattr(error, "status", None)
-    return f"the API server answers {status}" if status else f"the cluster cannot be asked: {type(error).__name__}"
-
-
 def _workloads(kubeconfig: str, context: str | None) -> Iterator[There]:
-    from kubernetes.client import AppsV1Api  # noqa: PLC0415 - it takes a second to load
-
-    api = AppsV1Api(client_of(kubeconfig, context))
-    lists: Mapping[str, Callable[..., Any]] = {
-        "Deployment": api.list_deployment_for_all_namespaces,
-        "DaemonSet": api.list_daemon_set_for_all_namespaces,
-    }
-    for kind, ask in lists.items():
-        yield from found_in(kind, listed(ask))
+    api = cluster_at(kubeconfig, context)
+    for kind in ("Deployment", "DaemonSet"):
+        yield from found_in(kind, api.items(f"/apis/apps/v1/{kind.lower()}s"))
 
 
 def _tell(failed: pulumi.ErrorHookArgs) -> bool:

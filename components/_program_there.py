@@ -10,14 +10,17 @@ from collections.abc import Mapping
 
 import pulumi
 
-from gpu_pools.evidence.cluster import Kubectl
-from gpu_pools.evidence.errors import EvidenceError
-from gpu_pools.evidence.stack import kubeconfig_in
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi, Limits
+from gpu_pools.kubernetes_api.errors import ClusterError
+from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.proof.program_place import program_place
 from gpu_pools.proof.verifier_pods import program_name
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 
 from . import _log
+
+#: The deploy waits for two lists of a few objects.
+_LIMITS = Limits(connect=5, read=10, whole=10)
 
 
 def programs_there(
@@ -46,13 +49,14 @@ async def _looked_up(sha256: Mapping[str, str], kubeconfig: pulumi.Output[str], 
         return _first(sha256)
     try:
         return await asyncio.to_thread(_places, sha256, text, context)
-    except EvidenceError as error:
+    except ClusterError as error:
         if not pulumi.runtime.is_dry_run():
             _log.warn(f"Whether somebody has replaced the verifier's program was not looked at: {error.message}")
         return _first(sha256)
 
 
 def _places(sha256: Mapping[str, str], kubeconfig: str, context: str | None) -> dict[str, str]:
-    with kubeconfig_in(kubeconfig) as path:
-        config_maps, daemon_sets = Kubectl(path, context).verifiers(VERIFIER_NAMESPACE)
-        return {file: program_place(one, config_maps, daemon_sets, file) for file, one in sha256.items()}
+    api = ClusterApi(Kubeconfig(kubeconfig, context=context), _LIMITS)
+    config_maps = api.items(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps")
+    daemon_sets = api.items(f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets")
+    return {file: program_place(one, config_maps, daemon_sets, file) for file, one in sha256.items()}

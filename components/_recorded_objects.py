@@ -14,17 +14,15 @@ from typing import Any, Final, NamedTuple
 
 import pulumi
 
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
 from gpu_pools.proof.recorded_objects import RecordedObject, describe_missing, missing_from
 from gpu_pools.text import harmless
 from gpu_pools.text.nested import at
 from gpu_pools.verifier.api import ApiError
 
 from . import _log
-from ._ask_first import client_of
-from ._cluster_api import ClusterApi
+from ._ask_first import cluster_at, reason
 
-#: A page of a list. Clusters may have thousands of ConfigMaps in a namespace, which nobody sends at once.
-_PAGE: Final = "500"
 _NOT_FOUND: Final = 404
 
 
@@ -62,7 +60,7 @@ async def _required(objects: Sequence[Stored], kubeconfig: pulumi.Output[str], c
     try:
         missing = await asyncio.to_thread(_missing, recorded, content, context)
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that does not answer lacks nothing
-        _log.warn(f"whether the cluster has all objects of this stack is not known: it cannot be asked ({type(error).__name__})")
+        _log.warn(f"whether the cluster has all objects of this stack is not known: {reason(error)}")
         return False
     if not missing:
         return True
@@ -90,25 +88,18 @@ def _field(metadata: Any, key: str) -> Any:  # noqa: ANN401 - the class of an SD
 
 
 def _missing(recorded: Iterable[RecordedObject], kubeconfig: str, context: str | None) -> Sequence[RecordedObject]:
-    api, known = ClusterApi(client_of(kubeconfig, context)), [*recorded]
+    api, known = cluster_at(kubeconfig, context), [*recorded]
     return missing_from(known, {path: _listed(api, path) for path in {one.collection for one in known}})
 
 
 def _listed(api: ClusterApi, path: str) -> dict[str, frozenset[str]]:
-    """Name -> keys of the data of all objects of a collection, page by page."""
-    found: dict[str, frozenset[str]] = {}
-    after = ""
-    while True:
-        try:
-            page = api.get(path, limit=_PAGE, **{"continue": after})
-        except ApiError as error:
-            if error.status == _NOT_FOUND:
-                # The kind itself is gone, and with it all of its objects.
-                return found
-            raise
-        for item in page.get("items") or []:
-            data: Any = item.get("data") if isinstance(item.get("data"), dict) else {}
-            found[str(at(item, "metadata", "name"))] = frozenset(data)
-        after = str(at(page, "metadata", "continue") or "")
-        if not after:
-            return found
+    """Name -> keys of the data of all objects of a collection."""
+    try:
+        listed = api.items(path)
+    except ApiError as error:
+        if error.status == _NOT_FOUND:
+            # The kind itself is gone, and with it all of its objects.
+            return {}
+        raise
+    data = {str(at(one, "metadata", "name")): one.get("data") for one in listed}
+    return {name: frozenset(keys if isinstance(keys, dict) else ()) for name, keys in data.items()}

@@ -26,6 +26,7 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import ConfigMap
 
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
@@ -35,8 +36,7 @@ from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.windows import opens_in, read_window
 
 from . import _log
-from ._ask_first import client_of
-from ._cluster_api import ClusterApi
+from ._ask_first import cluster_at, reason
 from ._not_known_yet import not_known_yet
 from ._why import Failed, in_vain, why
 
@@ -83,7 +83,7 @@ class RolledOut:
         except Exception as error:  # noqa: BLE001 - whatever it is, the provider can wait
             self._waited_for = True
             _log.warn(
-                f"pool {self._planned.name}: the program cannot reach the cluster ({type(error).__name__}), so a node that fails "
+                f"pool {self._planned.name}: the program cannot reach the cluster ({reason(error)}), so a node that fails "
                 f"is reported only when the time is over, after {self._seconds} s"
             )
             return {}
@@ -162,7 +162,7 @@ class RolledOut:
 
 
 def _api(failed: Failed) -> ClusterApi:
-    return ClusterApi(client_of(failed.kubeconfig or "", failed.reports["context"]))
+    return cluster_at(failed.kubeconfig or "", failed.reports["context"])
 
 
 def _reach(failed: Failed) -> None:

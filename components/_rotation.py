@@ -26,8 +26,7 @@ from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.proof.emptying import Emptying
 
 from . import _log
-from ._ask_first import client_of, once_known
-from ._cluster_api import ClusterApi
+from ._ask_first import cluster_at, once_known
 from ._not_known_yet import not_known_yet
 
 if TYPE_CHECKING:
@@ -145,6 +144,6 @@ class _Hook:
         return self._planned.pool.exchange == "surge" and last not in {None, self._planned.generation}
 
     def _emptying(self) -> Emptying:
-        api = ClusterApi(client_of(self._known(), self._context))
+        api = cluster_at(self._known(), self._context)
         pool = self._planned.pool
         return Emptying(api, pool.name, self._planned.generation, float(pool.drain_seconds), _log.info)

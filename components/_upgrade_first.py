@@ -11,7 +11,6 @@ and the deploy says so. Not looked at: an operator of another owner, whose relea
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,9 +22,10 @@ from gpu_pools.plan.planned import Plan
 from gpu_pools.plan.version_steps import Step, operator_step, refusal, unacknowledged, warnings
 from gpu_pools.stack.charts import ChartSettings
 from gpu_pools.text.errors import InvalidStackError, Problem
+from gpu_pools.verifier.api import ApiError
 
 from . import _log
-from ._ask_first import SECONDS, client_of, nodes_of, once_known, plain, policies_of
+from ._ask_first import cluster_at, nodes_of, once_known, plain, policies_of, reason
 
 #: Kubeconfig of the cluster, and a context of it; without a kubeconfig the cluster is not asked.
 Reached = tuple[pulumi.Input[str] | None, str | None]
@@ -78,7 +78,7 @@ def asks_for_crds(
         try:
             crd = await asyncio.to_thread(_crd, known(), reached[1])
         except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
-            _log.warn(f"not looked for before the deploy: NFD's CRDs ({type(error).__name__})")
+            _log.warn(f"not looked for before the deploy: NFD's CRDs ({reason(error)})")
             return
         if problem := old_crd(crd, chart.version):
             raise InvalidStackError([problem])
@@ -132,7 +132,7 @@ async def _look(look: Callable[[], Found], plan: Plan, step: Step | None) -> Non
     try:
         found = await asyncio.to_thread(look)
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
-        _log.warn(f"{_HALF_DONE} ({type(error).__name__})")
+        _log.warn(f"{_HALF_DONE} ({reason(error)})")
         return
     driver = driver_pod_values(plan.operator_values, brought(plan))["version"]
     problems, told = unfinished(found, driver, operator=step is None or step.way != "same")
@@ -150,20 +150,14 @@ def _tell(problems: list[Problem]) -> None:
 
 
 def _nodes_and_policies(kubeconfig: str, context: str | None) -> Found:
-    client = client_of(kubeconfig, context)
-    return Found(nodes_of(client), policies_of(client))
+    api = cluster_at(kubeconfig, context)
+    return Found(nodes_of(api), policies_of(api))
 
 
 def _crd(kubeconfig: str, context: str | None) -> Mapping[str, Any] | None:
-    from kubernetes.client import ApiException, ApiextensionsV1Api  # noqa: PLC0415 - it takes a second to load
-
     try:
-        answer: Any = ApiextensionsV1Api(client_of(kubeconfig, context)).read_custom_resource_definition(
-            RULES_CRD, _preload_content=False, _request_timeout=SECONDS
-        )
-    except ApiException as error:
+        return cluster_at(kubeconfig, context).get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{RULES_CRD}")
+    except ApiError as error:
         if error.status == 404:  # noqa: PLR2004 - HTTP
             return None
         raise
-    crd: Mapping[str, Any] = json.loads(answer.data)
-    return crd

@@ -10,13 +10,11 @@ It asks the cluster after a failure alone, for the pool that failed, with the st
 
 import asyncio
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pulumi
-import yaml
 
 from gpu_pools.evidence.changing import changing
 from gpu_pools.evidence.cluster import config_maps_of
@@ -25,12 +23,13 @@ from gpu_pools.evidence.shared_text import summary
 from gpu_pools.evidence.table import findings
 from gpu_pools.evidence.verdicts import Evidence, Snapshot, Verdict, judge
 from gpu_pools.evidence.waiting import waiting
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
 from gpu_pools.text.pages import name_page
 
 # Not first when they are needed: once the program is over, and only the engine still at work, its folder is no longer searched.
 from . import _log
+from ._ask_first import cluster_at, pods_of, reason
 
-_REQUEST_SECONDS: Final = 10
 _OPERATIONS: Final = ("create", "update")
 
 
@@ -116,40 +115,18 @@ def in_vain(failed: Failed) -> str:
     return ""
 
 
-def _judged(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) -> tuple[Evidence, Sequence[Any], Any]:
+def _judged(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) -> tuple[Evidence, Sequence[Any], ClusterApi]:
     """(what the reports say, the nodes, the cluster)."""
-    cluster = _Cluster(kubeconfig, reports["context"])
-    maps = config_maps_of(cluster.items("config_map", reports["namespace"]))
-    nodes = cluster.items("node", selector=",".join(f"{key}={value}" for key, value in pool["nodeSelector"].items()))
-    return judge("", declared({"verification": reports}), Snapshot(dt.datetime.now(dt.UTC), nodes, maps)), nodes, cluster
+    api = cluster_at(kubeconfig, reports["context"])
+    maps = config_maps_of(api.items(f"/api/v1/namespaces/{reports['namespace']}/configmaps"))
+    nodes = api.items("/api/v1/nodes", labelSelector=",".join(f"{key}={value}" for key, value in pool["nodeSelector"].items()))
+    return judge("", declared({"verification": reports}), Snapshot(dt.datetime.now(dt.UTC), nodes, maps)), nodes, api
 
 
 def _seen(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) -> list[str]:
     try:
-        evidence, nodes, cluster = _judged(reports, pool, kubeconfig)
-        pods = waiting(cluster.items("pod", reports["namespace"], pool["podSelector"]))
+        evidence, nodes, api = _judged(reports, pool, kubeconfig)
+        pods = waiting(pods_of(api, reports["namespace"], pool["podSelector"]))
         return [summary(evidence), *filter(None, findings(evidence)), *(f"verifier on {line}" for line in pods), *changing(nodes)]
     except Exception as error:  # noqa: BLE001 - whatever it is, the deploy's own error must not be lost behind it
-        return [f"The cluster cannot be asked why: {type(error).__name__}"]
-
-
-class _Cluster:
-    """Lists objects of a cluster, through the official client, which knows the ways to log in."""
-
-    def __init__(self, kubeconfig: str, context: str | None) -> None:
-        from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
-        from kubernetes.config import new_client_from_config_dict  # noqa: PLC0415
-
-        config = yaml.safe_load(kubeconfig)
-        client = new_client_from_config_dict(config, context=context, persist_config=False)  # type: ignore[no-untyped-call]
-        self._api = CoreV1Api(client)
-
-    def items(self, kind: str, namespace: str = "", selector: str = "") -> Sequence[Mapping[str, Any]]:
-        """The objects of a kind, as the API has them."""
-        method = f"list_namespaced_{kind}" if namespace else f"list_{kind}"
-        place = [namespace] if namespace else []
-        answer = getattr(self._api, method)(
-            *place, label_selector=selector, _preload_content=False, _request_timeout=_REQUEST_SECONDS
-        )
-        found: list[Mapping[str, Any]] = json.loads(answer.data)["items"]
-        return found
+        return [f"The cluster cannot be asked why: {reason(error)}"]

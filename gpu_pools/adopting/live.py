@@ -1,15 +1,19 @@
-"""Asks az, openstack and kubectl, each a process of its own: they know every way to log in, and whoever adopts has them already.
+"""Asks clouds through az and openstack, which know every way to log in, and clusters through the Kubernetes API.
 
-Read only. What they print is judged by gpu_pools/adopting/documents.py, as a file would be.
+Read only. What they answer is judged by gpu_pools/adopting/documents.py, as a file would be.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
 from gpu_pools.adopting.documents import mapping, mappings, text_of
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
+from gpu_pools.kubernetes_api.errors import ClusterError
+from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.text import programs
 from gpu_pools.text.errors import Problem
@@ -23,10 +27,9 @@ _LONGEST_REASON: Final = 400
 _INSTEAD: Final = {
     "az": ("https://learn.microsoft.com/cli/azure/install-azure-cli", "--cluster FILE and --pools FILE"),
     "openstack": ("pip install python-openstackclient python-magnumclient", "--cluster FILE and --groups FILE"),
-    "kubectl": ("https://kubernetes.io/docs/tasks/tools", "--kubernetes FILE"),
 }
-#: How kubectl says that the cluster knows no such kind.
-_NO_SUCH_KIND: Final = ("the server doesn't have a resource type", "could not find the requested resource", "NotFound")
+_NOT_FOUND: Final = 404
+_POLICIES: Final = "/apis/nvidia.com/v1/clusterpolicies"
 
 
 def aks(group: str, name: str, subscription: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -62,20 +65,30 @@ def kubernetes(context: str | None, kubeconfig: str | None) -> list[dict[str, An
     """What of a cluster counts here: nodes, ClusterPolicy, the operator's ConfigMaps, DaemonSets and Deployments. No secrets.
 
     Raises:
-        NotAdoptableError: if kubectl is missing, or cannot read them.
+        NotAdoptableError: where they cannot be read.
     """
-    how = [*([f"--context={context}"] if context else []), *([f"--kubeconfig={kubeconfig}"] if kubeconfig else [])]
-    wanted = (
-        (["nodes"], False),
-        (["clusterpolicies.nvidia.com"], True),
-        (["configmaps", "--namespace", OPERATOR_NAMESPACE], True),
-        (["daemonsets.apps,deployments.apps", "--all-namespaces"], False),
-    )
-    lists = [_json(["kubectl", "get", *what, "--output", "json", *how], may_be_missing=missing) for what, missing in wanted]
-    return [mapping(one, "kubectl", "kubectl get … --output json") for one in lists if one]
+    wanted = {
+        "NodeList": "/api/v1/nodes",
+        "ClusterPolicyList": _POLICIES,
+        "ConfigMapList": f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/configmaps",
+        "DaemonSetList": "/apis/apps/v1/daemonsets",
+        "DeploymentList": "/apis/apps/v1/deployments",
+    }
+    with ClusterApi(Kubeconfig(path=Path(kubeconfig) if kubeconfig else None, context=context)) as api:
+        return [{"kind": kind, "items": _items(api, path)} for kind, path in wanted.items()]
 
 
-def _json(command: Sequence[str], *, may_be_missing: bool = False) -> Any:  # noqa: ANN401 - JSON
+def _items(api: ClusterApi, path: str) -> list[dict[str, Any]]:
+    try:
+        return api.items(path)
+    except ClusterError as error:
+        if error.status == _NOT_FOUND and path == _POLICIES:
+            # A cluster without an operator does not know the kind.
+            return []
+        raise _unasked(error.request, error.message, f"{error.remedy} Or give files: --kubernetes FILE.") from None
+
+
+def _json(command: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
     program, said = command[0], " ".join(command)
     source, instead = _INSTEAD[program]
     try:
@@ -86,8 +99,6 @@ def _json(command: Sequence[str], *, may_be_missing: bool = False) -> Any:  # no
     except programs.SilentError as error:
         raise _unasked(said, f"{program} does not answer: {error}", f"Run it by hand, and give files: {instead}.") from None
     errors = done.errors[-_LONGEST_REASON:]
-    if done.code and may_be_missing and any(words in errors for words in _NO_SUCH_KIND):
-        return None
     if done.code:
         raise _unasked(
             said, f"{program} ended with {done.code}: {errors}", f"Log in and try it by hand; or give files: {instead}."

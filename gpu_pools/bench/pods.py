@@ -1,24 +1,24 @@
-"""Pods as clients: those of a Job that `job` renders, found and spoken to by kubectl, on a pool's node that shares as declared.
+"""Pods as clients: those of a Job that `job` renders, on a pool's node that shares as declared.
 
-A client runs inside its pod, from the ConfigMap that comes with the Job, and speaks through `kubectl exec`; so the conductor
-is the same. What the node is set to is read there, too. Nothing is created here: the Job is applied by whoever measures.
+A client runs inside its pod, from the ConfigMap that comes with the Job, and speaks through `kubectl exec`: a process with
+pipes, as a client on this machine is, so the conductor is the same. The client for Python has web sockets for that, with frames
+of their own instead of pipes. What the node is set to is read there, too. Nothing is created here: the Job is applied by whoever
+measures.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpu_pools.bench.job import BACKEND_VARIABLE, CLIENTS, REPLICAS, STRATEGY
 from gpu_pools.bench.machine import NoGpu, Smi
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi, Limits
+from gpu_pools.kubernetes_api.errors import ClusterError
+from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.sharing.modes import MODES
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_SECONDS: Final = 60
+_LIMITS: Final = Limits(connect=30, read=60, whole=60)
 
 
 @dataclass(frozen=True)
@@ -46,39 +46,26 @@ class Pods:
         return Smi("0", self.prefixes[0])
 
 
-def found(job: str, namespace: str, kubectl: Sequence[str] = ("kubectl",)) -> Pods:
+def found(job: str, namespace: str) -> Pods:
     """The pods of a Job.
 
     Raises:
         NoGpu: when there are none, not all run, or they see more than one GPU between them.
     """
-    asked = [
-        *kubectl,
-        "--namespace",
-        namespace,
-        "get",
-        "pods",
-        "--selector",
-        f"batch.kubernetes.io/job-name={job}",
-        "--output",
-        "json",
-    ]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        message = f"kubectl cannot be run: {error}"
-        raise NoGpu(message) from error
-    if done.returncode != 0:
-        message = f"kubectl does not tell the pods of Job {job}: {done.stderr.strip()[:300]}"
-        raise NoGpu(message)
-    pods: list[dict[str, Any]] = sorted(json.loads(done.stdout)["items"], key=lambda pod: str(pod["metadata"]["name"]))
+        with ClusterApi(Kubeconfig(), _LIMITS) as api:
+            listed = api.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"batch.kubernetes.io/job-name={job}")
+    except ClusterError as error:
+        message = f"the pods of Job {job} cannot be read: {error.explained}"
+        raise NoGpu(message) from None
+    pods = sorted(listed, key=lambda pod: str(pod["metadata"]["name"]))
     waiting = [pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") != "Running"]
     if waiting or not pods:
         message = f"Job {job} in namespace {namespace}: " + (
             f"these pods do not run: {', '.join(waiting)}" if pods else "it has no pods; apply what `gpu-pools bench-job` prints"
         )
         raise NoGpu(message)
-    prefixes = tuple((*kubectl, "--namespace", namespace, "exec", "-i", pod["metadata"]["name"], "--") for pod in pods)
+    prefixes = tuple(("kubectl", "--namespace", namespace, "exec", "-i", pod["metadata"]["name"], "--") for pod in pods)
     said = pods[0]["metadata"].get("annotations", {})
     if said.get(STRATEGY) not in MODES:
         message = f"Job {job} does not say how its pool shares ({STRATEGY} on its pods): apply what `gpu-pools bench-job` prints"

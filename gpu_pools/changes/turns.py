@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.verifier.changer import steps
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -82,7 +85,10 @@ def _several(most: int | str) -> str:
 
 
 def harmless(before: PoolPlan, after: PoolPlan) -> bool:
-    """Whether the change ends no share, whoever holds one: more replicas of time-slicing, nothing else."""
-    grows = before.sharing.grows_in_place and before.sharing.strategy == after.sharing.strategy
-    fits = all(count <= after.advertises.get(name, 0) for name, count in before.advertises.items())
-    return grows and fits and before.mig_config_key == after.mig_config_key
+    """Whether the changer would change a node at once although pods hold all of its shares."""
+    now, becomes = (
+        {DEVICE_PLUGIN_CONFIG_LABEL: one.config_key, MIG_CONFIG_LABEL: one.mig_config_key or ""} for one in (before, after)
+    )
+    holder = steps.Holder("", "", "", "", before.advertises)
+    seen = steps.Seen(now, frozenset(), cordoned=False, mark=None, holders=(holder,), turn=False, as_declared=False)
+    return steps.harmless(steps.Target(becomes, after.advertises), seen)

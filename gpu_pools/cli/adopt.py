@@ -1,8 +1,8 @@
 """``gpu-pools adopt``: from a cluster that is there to a stack file and the file for ``pulumi import``.
 
-Read is what files say or what az, openstack and kubectl answer; written are two files, both or neither, and none that is there
-already unless told to. Exit codes: 0 all that was found is in the stack file; 1 something is not, which is said, or there was
-nothing to adopt; 2 the command line or a document is wrong, or a program cannot be asked: nothing is written.
+It reads files, or asks az, openstack and the cluster. It writes two files, both or neither, and overwrites none unless told to.
+Exit codes: 0 all that was found is in the stack file; 1 something is not, which is said, or there was nothing to adopt; 2 the
+command line or a document is wrong, or a program or the cluster cannot be asked: nothing is written.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _common(parser: argparse.ArgumentParser, read: Callable[[argparse.Namespace]
     parser.add_argument("--stack", required=True, metavar="NAME", help="of the stack that takes them over")
     parser.add_argument("--project", default="gpu-pools", metavar="NAME", help="its project (default: %(default)s)")
     parser.add_argument("--kubernetes", metavar="FILE", nargs="+", default=[], help=f"what of the cluster `{_GET}` printed")
-    parser.add_argument("--context", metavar="NAME", help="ask kubectl instead, with this context of its kubeconfig")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="ask kubectl instead, with this kubeconfig")
+    parser.add_argument("--context", metavar="NAME", help="ask the cluster instead, with this context of the kubeconfig")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="ask the cluster instead, with this kubeconfig")
     parser.add_argument("--stack-file", type=Path, metavar="FILE", help="default: stacks/Pulumi.NAME.yaml")
     parser.add_argument("--import-file", type=Path, metavar="FILE", help="default: import-NAME.json")
     parser.add_argument(

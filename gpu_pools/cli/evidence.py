@@ -14,12 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpu_pools.evidence.cluster import Kubectl
+from gpu_pools.evidence.cluster import look
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.showing import add_outputs, show
 from gpu_pools.evidence.stack import kubeconfig_of, outputs_of, read_outputs
 from gpu_pools.evidence.verdicts import judge
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
+from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.text.interrupts import INTERRUPTED, end_at_once, raise_again, terminate_in_order
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     trust = "let the kubeconfig in that file run programs and read files of this machine, as logging in with Entra ID does"
     parser.add_argument("--trust-outputs", action="store_true", help=trust)
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of the one in the outputs")
-    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of kubectl's own")
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of your own, as kubectl has it")
     whole = "do not let it pass (2) that a pool has fewer nodes than it must have: after a deploy they were all there"
     parser.add_argument("--all-nodes", action="store_true", help=whole)
     add_outputs(parser)
@@ -90,11 +92,12 @@ def _collect(options: argparse.Namespace) -> Evidence:
     )
     wanted = declared(outputs)
     _note("Reading the cluster's nodes")
-    if own:
-        seen = Kubectl(options.kubeconfig, options.context).look(wanted.namespace)
-    else:
-        with kubeconfig_of(outputs, trusted=options.trust_outputs or not options.outputs) as path:
-            seen = Kubectl(path, wanted.context).look(wanted.namespace)
+    kubeconfig = Kubeconfig(path=options.kubeconfig, context=options.context)
+    if not own:
+        text = kubeconfig_of(outputs, trusted=options.trust_outputs or not options.outputs)
+        kubeconfig = Kubeconfig(text, context=wanted.context)
+    with ClusterApi(kubeconfig) as api:
+        seen = look(api, wanted.namespace)
     return judge(options.stack or str(outputs.get("clusterName", "")), wanted, seen)
 
 

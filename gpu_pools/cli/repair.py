@@ -13,20 +13,22 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.drift.asked import EngineError, export_of
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.stack import kubeconfig_of, outputs_of
 from gpu_pools.evidence.verdicts import Verdict
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi, Limits
+from gpu_pools.kubernetes_api.errors import ClusterError
+from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.repairing import telling
 from gpu_pools.repairing.exchanging import commands
 from gpu_pools.repairing.looking import ANNOTATION, Look, Looker, NoNodeError, being_changed, looker_at
 from gpu_pools.repairing.repair import DELETE, STOP, WAIT, Manner, Repair, RepairError
 from gpu_pools.repairing.rights import missing, needed
 from gpu_pools.repairing.steps import blocking, failed
-from gpu_pools.repairing.through_kubectl import ThroughKubectl
 from gpu_pools.repairing.ways import Way, chosen
 from gpu_pools.text.files import write_whole
 from gpu_pools.text.interrupts import answered, terminate_in_order
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _UNDONE, _WRONG = 1, 2
+#: Who wrote it, as the node tells afterwards.
+MANAGER: Final = "gpu-pools-repair"
+#: A request that fails is sent again by the repair.
+_LIMITS: Final = Limits(connect=20, read=20, whole=120)
 
 
 def add_commands(subcommands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,7 +64,7 @@ def add_commands(subcommands: argparse._SubParsersAction[argparse.ArgumentParser
     for name, (default, text) in seconds.items():
         parser.add_argument(name, type=float, default=default, metavar="SECONDS", help=f"{text} (default: {default})")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of whoever does it, instead of the stack's own")
-    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of kubectl's own")
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of your own, as kubectl has it")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write as JSON there what was found, what is done, and what came of it"
     )
@@ -78,6 +84,7 @@ def _run(options: argparse.Namespace) -> int:
             code, outcome = _repaired(options, looker, written)
     except (EvidenceError, EngineError, ApiError, NoNodeError) as error:
         text = f"there is no node {options.node}" if isinstance(error, NoNodeError) else str(error)
+        text += f"\n{error.remedy}" if isinstance(error, ClusterError) else ""
         code, outcome = _WRONG, f"nothing was done: {text}"
     print(outcome, file=sys.stderr if code else sys.stdout)
     if options.json:
@@ -90,11 +97,11 @@ def _looker(options: argparse.Namespace) -> Iterator[Looker]:
     own = options.kubeconfig is not None or options.context is not None
     outputs: Mapping[str, Any] = outputs_of(options.stack, with_secrets=not own)
     wanted = declared(outputs)
-    if own:
-        yield looker_at(ThroughKubectl(options.kubeconfig, options.context), options.node, options.stack, wanted)
-        return
-    with kubeconfig_of(outputs) as path:
-        yield looker_at(ThroughKubectl(path, wanted.context), options.node, options.stack, wanted)
+    kubeconfig = Kubeconfig(path=options.kubeconfig, context=options.context)
+    if not own:
+        kubeconfig = Kubeconfig(kubeconfig_of(outputs), context=wanted.context)
+    with ClusterApi(kubeconfig, _LIMITS, MANAGER) as api:
+        yield looker_at(api, options.node, options.stack, wanted)
 
 
 def _repaired(options: argparse.Namespace, looker: Looker, written: dict[str, Any]) -> tuple[int, str]:

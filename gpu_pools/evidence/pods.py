@@ -1,6 +1,6 @@
 """``python -m gpu_pools.evidence.pods STACK``: the pods that run in a stack's cluster, for `python -m gpu_pools changes --pods`.
 
-Prints a list like that of kubectl, of each pod only what counts there: its name, its phase, which nodes it wants and what its
+Prints a list as the API has it, of each pod only what counts there: its name, its phase, which nodes it wants and what its
 containers ask for. Environments and arguments, which may hold secrets, do not get out of here.
 
 Exit codes: 0 printed; 2 it cannot be told, and the standard error says why.
@@ -20,9 +20,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.evidence.cluster import Kubectl
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.stack import kubeconfig_of, outputs_of
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
+from gpu_pools.kubernetes_api.errors import ClusterError
+from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.text.interrupts import answered
 from gpu_pools.text.terminal import guarded
 
@@ -40,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         outputs = outputs_of(options.stack, with_secrets=True)
-        with kubeconfig_of(outputs) as path:
-            pods = Kubectl(path, _context(outputs)).pods()
-    except EvidenceError as error:
+        with ClusterApi(Kubeconfig(kubeconfig_of(outputs), context=_context(outputs))) as api:
+            pods = api.items("/api/v1/pods")
+    except (ClusterError, EvidenceError) as error:
         print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
         return _CANNOT_TELL
     print(json.dumps({"items": [_short(pod) for pod in pods]}))

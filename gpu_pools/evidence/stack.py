@@ -1,20 +1,16 @@
 """What a deploy left behind: the stack's outputs, from a file or from the engine, and the kubeconfig among them.
 
-The kubeconfig is a secret: it is never printed, and lies in a file that only its owner may read, for as long as kubectl needs it.
+The kubeconfig is a secret: it is never printed.
 One from a file that somebody has sent may also name programs to run and files to read (a log-in by `exec`, `tokenFile`): such a
 one is used only where the user says that he trusts it. That of a stack's own outputs is the stack's.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import yaml
 
@@ -24,16 +20,13 @@ from gpu_pools.text import programs
 from gpu_pools.text.files import read_text
 from gpu_pools.text.yaml_text import load_yaml
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _KUBECONFIG: Final = "kubeconfig"
 #: What the engine prints in a secret's place.
 _MASKED: Final = "[secret]"
 #: In YAML and in JSON.
 _LEAST_KUBECONFIG: Final = "clusters"
 _SECONDS: Final = 300
-#: What of a kubeconfig's users and clusters makes kubectl run nothing and read no other file.
+#: The keys of a kubeconfig's users and clusters that run no program and read no other file.
 _PLAIN: Final = {
     "user": {"token", "client-certificate-data", "client-key-data", "username", "password"},
     "cluster": {"server", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name", "proxy-url"},
@@ -96,13 +89,12 @@ def _parsed(text: str, what: str) -> Mapping[str, Any]:
     return found
 
 
-@contextlib.contextmanager
-def kubeconfig_of(outputs: Mapping[str, Any], *, trusted: bool = True) -> Iterator[Path]:
-    """A file with the kubeconfig of the outputs; it is gone afterwards, whatever happens.
+def kubeconfig_of(outputs: Mapping[str, Any], *, trusted: bool = True) -> str:
+    """The kubeconfig of the outputs.
 
     Args:
         outputs: of a stack.
-        trusted: whether it may have kubectl run programs and read files.
+        trusted: whether it may run programs and read files.
 
     Raises:
         EvidenceError: where the outputs have none, or one that is not trusted would.
@@ -113,26 +105,11 @@ def kubeconfig_of(outputs: Mapping[str, Any], *, trusted: bool = True) -> Iterat
         why = "is masked" if masked else "is not a kubeconfig"
         message = f"The kubeconfig in the outputs {why}."
         raise EvidenceError(message, "Print them with --show-secrets, or give --kubeconfig FILE or --context NAME.")
-    with kubeconfig_in(text if trusted else _harmless(text)) as path:
-        yield path
-
-
-@contextlib.contextmanager
-def kubeconfig_in(text: str) -> Iterator[Path]:
-    """A file with that kubeconfig; it is gone afterwards, whatever happens."""
-    descriptor, name = tempfile.mkstemp(prefix="gpu-pools-kubeconfig-")
-    path = Path(name)
-    try:
-        # mkstemp makes it readable for its owner only.
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+    return text if trusted else _harmless(text)
 
 
 def _harmless(text: str) -> str:
-    """A kubeconfig that runs nothing and reads nothing, written anew, so that kubectl reads what was looked at.
+    """A kubeconfig that runs nothing and reads nothing, written again, so that what was checked is what is used.
 
     Raises:
         EvidenceError: where it does, or cannot be read.
@@ -149,6 +126,6 @@ def _harmless(text: str) -> str:
     except (yaml.YAMLError, AttributeError, TypeError):
         raise EvidenceError("The kubeconfig in the outputs is not understood.", remedy) from None
     if wrong := sorted({f"{kind}.{key}" for kind, key, value in entries if key not in _PLAIN[kind] and value}):
-        message = f"The kubeconfig in the outputs would have kubectl run programs or read files: {plain(', '.join(wrong))}."
+        message = f"The kubeconfig in the outputs would run programs or read files: {plain(', '.join(wrong))}."
         raise EvidenceError(message, remedy)
     return json.dumps(config)

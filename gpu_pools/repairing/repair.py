@@ -99,7 +99,6 @@ class Repair:
             known: uids of the nodes that there were before.
 
         Raises:
-            EvidenceError: where kubectl cannot be run.
             RepairError: where none comes that is proven.
         """
         self._at = (None, self.now())
@@ -124,7 +123,7 @@ class Repair:
         """Go on until nothing is left to do; whether the node was given back, and not exchanged.
 
         Raises:
-            EvidenceError: where kubectl cannot be run, or it is no longer a node of the stack.
+            EvidenceError: it is no longer a node of the stack.
             RepairError: where it cannot go on.
         """
         while True:

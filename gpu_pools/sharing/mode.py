@@ -108,8 +108,6 @@ class Sharing(ABC):
     limits_memory: ClassVar[bool] = True
     #: Whether each node runs NVIDIA's MPS control daemon.
     needs_mps_daemon: ClassVar[bool] = False
-    #: Whether a node can offer more shares without ending any that is in use.
-    grows_in_place: ClassVar[bool] = False
     #: What the exporter's values of a pod mean where several pods share a GPU and the exporter measures each of them.
     measured_pods: ClassVar[str] = "use and memory are the pod's own, by its processes."
 

@@ -23,7 +23,6 @@ class TimeSlicing(Replicated):
     node_label: ClassVar[str] = "time-slicing"
     most_replicas: ClassVar[int] = 1000
     limits_memory: ClassVar[bool] = False
-    grows_in_place: ClassVar[bool] = True
 
     replicas: int = row(
         "How many pods may share one GPU (or MIG instance), at least 2.",

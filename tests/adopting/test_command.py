@@ -1,6 +1,6 @@
 """The commands `adopt` and `release` as a user sees them: files, messages, exit codes, and what is left when something is wrong.
 
-az, openstack, kubectl and pulumi are scripts here, which answer with what is in a file and write down how they were called: only
+az, openstack and pulumi are scripts here, which answer with what is in a file and write down how they were called: only
 how they are asked is tried. What the real engine does with an import file, and when it forgets, is in tests/engine/test_adopt.py.
 """
 
@@ -19,13 +19,22 @@ from gpu_pools.cli.main import main
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.yaml_text import load_yaml
 from tests.adopting.recorded import CASES
+from tests.api_server import ApiServer, Refusal, kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Programs = Callable[..., Path]
 
+#: What a cluster is asked for.
+PATHS = [
+    "/api/v1/nodes",
+    "/apis/nvidia.com/v1/clusterpolicies",
+    "/api/v1/namespaces/gpu-operator/configmaps",
+    "/apis/apps/v1/daemonsets",
+    "/apis/apps/v1/deployments",
+]
 #: Of a stack file that adopt writes for an AKS cluster.
 SECTIONS = ("cluster", "adoption", "sharing", "operator", "nodeFeatureDiscovery", "verification", "pools")
 
@@ -274,44 +283,64 @@ def test_texts_of_others_stay_texts(folder: Path, capsys: pytest.CaptureFixture[
     assert config["gpu-pools:pools"][0]["tags"]["a: b #"] == "{x}\n- evil"
 
 
-class TestLive:
-    """az, openstack and kubectl are asked."""
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """A cluster, which the context `ml` of the user's own kubeconfig leads to."""
+    made = ApiServer()
+    (tmp_path / "own").write_text(kubeconfig(made.server_address[1], "ml"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "own"))
+    yield made
+    made.shutdown()
+    made.server_close()
 
-    def test_az_and_kubectl_are_asked_for_what_is_needed_and_for_no_secret(self, folder: Path, programs: Programs) -> None:
+
+class TestLive:
+    """az, openstack and a cluster are asked."""
+
+    def test_az_and_the_cluster_are_asked_for_what_is_needed_and_for_no_secret(
+        self, folder: Path, programs: Programs, server: ApiServer
+    ) -> None:
         case = CASES["aks-time-slicing"]
         cluster, pools = document(folder, "c.json", case["cluster"]), document(folder, "p.json", case["pools"])
-        inside = document(folder, "i.json", {"kind": "List", "items": case["kubernetes"]})
-        calls = programs(
-            az=f'case "$*" in *nodepool*) /bin/cat {pools};; *) /bin/cat {cluster};; esac',
-            kubectl=f"""case "$*" in *clusterpolicies*) echo "the server doesn't have a resource type" >&2; exit 1;;
-            *) /bin/cat {inside};; esac""",
-        )
+        calls = programs(az=f'case "$*" in *nodepool*) /bin/cat {pools};; *) /bin/cat {cluster};; esac')
+        for kind in ("Node", "ConfigMap", "DaemonSet", "Deployment"):
+            listed = [one for one in case["kubernetes"] if one["kind"] == kind]
+            # As an API server has them: the list alone says of which kind they are.
+            server.items[f"{kind.lower()}s"] = [{key: one[key] for key in one if key != "kind"} for one in listed]
         command = ["adopt", "aks", "--stack", "prod", "--resource-group", "Team-ML", "--name", "ml-prod", "--context", "ml"]
         assert main(command) == 1
         # Nothing else: no Secret, and no credentials of the cluster.
         assert calls.read_text().splitlines() == [
             "az aks show --resource-group Team-ML --name ml-prod --output json",
             "az aks nodepool list --resource-group Team-ML --cluster-name ml-prod --output json",
-            "kubectl get nodes --output json --context=ml",
-            "kubectl get clusterpolicies.nvidia.com --output json --context=ml",
-            "kubectl get configmaps --namespace gpu-operator --output json --context=ml",
-            "kubectl get daemonsets.apps,deployments.apps --all-namespaces --output json --context=ml",
         ]
+        assert server.collections == PATHS
+        assert (folder / "stacks" / "Pulumi.prod.yaml").exists()
 
-    def test_a_kubeconfig_is_handed_to_kubectl_and_what_a_cluster_need_not_have_may_be_missing(self, programs: Programs) -> None:
-        missing = """echo "Error from server (NotFound): the server could not find the requested resource" >&2; exit 1"""
-        calls = programs(
-            kubectl=f"""case "$*" in *clusterpolicies*|*configmaps*) {missing};; *) echo '{{"kind": "List"}}';; esac"""
-        )
-        assert live.kubernetes(None, "/home/me/kubeconfig") == [{"kind": "List"}, {"kind": "List"}]
-        assert {line.rpartition("json ")[2] for line in calls.read_text().splitlines()} == {"--kubeconfig=/home/me/kubeconfig"}
+    def test_what_a_cluster_need_not_have_may_be_missing(self, server: ApiServer, tmp_path: Path) -> None:
+        (tmp_path / "mine").write_text(kubeconfig(server.server_address[1], "mine"))
+        server.items |= {"nodes": [], "configmaps": []}
+        kinds = ["NodeList", "ClusterPolicyList", "ConfigMapList", "DaemonSetList", "DeploymentList"]
+        assert live.kubernetes(None, str(tmp_path / "mine")) == [{"kind": kind, "items": []} for kind in kinds]
+        assert server.collections == PATHS
 
     @pytest.mark.parametrize("missing", ["nodes", "daemonsets"])
-    def test_what_each_cluster_has_must_be_told(self, missing: str, programs: Programs) -> None:
-        script = f"""case "$*" in *{missing}*) echo NotFound >&2; exit 1;; *) echo '{{"kind": "List"}}';; esac"""
-        programs(kubectl=script)
+    def test_what_each_cluster_has_must_be_told(self, missing: str, server: ApiServer) -> None:
+        server.items |= {"nodes": [], "configmaps": [], missing: Refusal(404, "NotFound")}
         with pytest.raises(NotAdoptableError, match="NotFound"):
-            live.kubernetes("c", None)
+            live.kubernetes("ml", None)
+
+    def test_a_right_that_is_missing_is_told_with_the_way_around_it(
+        self, server: ApiServer, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.items["nodes"] = Refusal(403, "nodes is forbidden")
+        assert main(["adopt", "existing", "--context", "ml", "--stack", "prod"]) == 2
+        told = capsys.readouterr().err
+        assert "GET /api/v1/nodes: nodes is forbidden" in told
+        assert "the right to list nodes. Or give files: --kubernetes FILE." in told
+        assert main(["adopt", "existing", "--context", "other", "--stack", "prod"]) == 2
+        assert "no context other" in capsys.readouterr().err
+        assert list((folder / "stacks").iterdir()) == []
 
     def test_of_each_group_openstack_is_asked(self, folder: Path, programs: Programs) -> None:
         case = CASES["magnum-heat"]
@@ -339,7 +368,6 @@ class TestLive:
         [
             (["aks", "--resource-group", "g", "--name", "n"], "az", "--cluster FILE and --pools FILE"),
             (["magnum", "--driver", "heat", "--name", "n"], "openstack", "--cluster FILE and --groups FILE"),
-            (["existing", "--context", "c"], "kubectl", "--kubernetes FILE"),
         ],
     )
     def test_a_program_that_is_missing_or_fails_is_told_with_the_way_around_it(

@@ -17,10 +17,11 @@ import yaml
 from gpu_pools.bench import clients, machine, mps
 from gpu_pools.bench.machine import NoGpu
 from sandbox.system.patience import Patience
+from tests.api_server import ApiServer, Refusal
 from tests.patience import scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs" / "measured" / "h200-mps.json"
@@ -227,16 +228,15 @@ def test_a_setting_that_is_another_one_afterwards_is_an_error(programs: Path, tm
     assert (found["backend"], found["changed"]) == ("cuda 13.0", {"compute_mode": "Exclusive_Process"})
 
 
-#: Pods of a Job, and a way into them that leads to this machine; `$PODS` have it. What is not understood is refused.
+#: A way into the pods of a Job that leads to this machine, with the files beside it. What is not understood is refused.
 KUBECTL = """#!/bin/sh
 [ "$1 $2" = "--namespace team" ] || exit 3
 shift 2
 case "$1" in
-  get) [ "$*" = "get pods --selector batch.kubernetes.io/job-name=bench-sliced --output json" ] && cat "$PODS" ;;
   exec) [ "$2 $4" = "-i --" ] || exit 3
         echo "$3" >> "$HEARD"; shift 4
         case "$*" in */bench/client.*)
-          exec sh -c "$(echo "$3" | sed "s,/tmp/,$(dirname "$PODS")/,; s,/bench/client.py torch,CLIENT sleeper,")" "$4" ;;
+          exec sh -c "$(echo "$3" | sed "s,/tmp/,$(dirname "$0")/,; s,/bench/client.py torch,CLIENT sleeper,")" "$4" ;;
         esac
         exec "$@" ;;
   *) exit 3 ;;
@@ -244,31 +244,42 @@ esac
 """
 
 
+OF_JOB = {"batch.kubernetes.io/job-name": "bench-sliced"}
+
+
 def pod(name: str, phase: str = "Running", backend: str = "torch") -> dict[str, object]:
     said = {"gpu-pools/bench-strategy": "mps", "gpu-pools/bench-replicas": "4"}
     container = {"env": [{"name": "GPU_POOLS_BENCH_BACKEND", "value": backend}]}
-    return {"metadata": {"name": name, "annotations": said}, "spec": {"containers": [container]}, "status": {"phase": phase}}
+    return {
+        "metadata": {"name": name, "annotations": said, "labels": OF_JOB},
+        "spec": {"containers": [container]},
+        "status": {"phase": phase},
+    }
 
 
 @pytest.fixture
-def cluster(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """kubectl on PATH, and the file with the pods that it tells of."""
+def cluster(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    """A cluster that tells of pods, and kubectl on PATH, which enters them."""
     python = programs / "python3"
     python.symlink_to(sys.executable)
     client = ROOT / "gpu_pools" / "bench" / "client.py"
     (programs / "kubectl").write_text(KUBECTL.replace("CLIENT", str(client)))
     (programs / "kubectl").chmod(0o755)
-    monkeypatch.setenv("PODS", str(programs / "pods"))
+    server = ApiServer()
+    (programs / "kubeconfig").write_text(server.kubeconfig)
+    monkeypatch.setenv("KUBECONFIG", str(programs / "kubeconfig"))
     smi = (programs / "nvidia-smi").read_text()
     (programs / "nvidia-smi").write_text(
         smi.replace("*--id=7*)", "*--id=0*query-gpu=compute_mode*) echo Default,a,b,c,d,e,f,g;; *--id=7*)")
     )
-    return programs / "pods"
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.mark.parametrize("backend", ["torch", "cuda"])
-def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path, backend: str) -> None:
-    cluster.write_text(json.dumps({"items": [pod("b", backend=backend), pod("a", backend=backend)]}))
+def test_pods_of_a_job_are_clients(cluster: ApiServer, programs: Path, tmp_path: Path, backend: str) -> None:
+    cluster.items["pods"] = [pod("b", backend=backend), pod("a", backend=backend)]
     (programs / "nvcc").write_text(
         "#!/bin/sh\necho compiling\nwhile [ $1 != -o ]; do shift; done\n[ $3 = /bench/client.cu ] || exit 9\n"
         f"printf '#!/bin/sh\nexec {sys.executable} {ROOT}/gpu_pools/bench/client.py sleeper \"$@\"\n' > $2.$$\n"
@@ -285,6 +296,7 @@ def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path
     assert found["backend"] == f"{backend} of the image"
     assert "the Job has 2 pods: what clients do to each other needs 4" in done.stderr
     assert set((programs / "heard").read_text().split()) == {"a", "b"}
+    assert cluster.collections == ["/api/v1/namespaces/team/pods"]
 
 
 @pytest.mark.parametrize(
@@ -292,19 +304,27 @@ def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path
     [
         ([], "Job bench-sliced in namespace team: it has no pods; apply what `gpu-pools bench-job` prints"),
         ([pod("a"), pod("b", "Pending")], "these pods do not run: b"),
-        ([{**pod("a"), "metadata": {"name": "a"}}], "Job bench-sliced does not say how its pool shares"),
+        ([{**pod("a"), "metadata": {"name": "a", "labels": OF_JOB}}], "Job bench-sliced does not say how its pool shares"),
         ([pod("a", backend="opencl")], "Job bench-sliced runs clients of 'opencl', which this version does not know"),
     ],
 )
-def test_pods_that_are_not_there_are_told(cluster: Path, pods: list[object], told: str) -> None:
-    cluster.write_text(json.dumps({"items": pods}))
+def test_pods_that_are_not_there_are_told(cluster: ApiServer, pods: list[object], told: str) -> None:
+    cluster.items["pods"] = pods
     done = bench("--job", "bench-sliced", "--namespace", "team")
     assert (done.returncode, done.stdout) == (1, "")
     assert told in done.stderr
 
 
-def test_pods_on_several_gpus_share_nothing(cluster: Path, programs: Path) -> None:
-    cluster.write_text(json.dumps({"items": [pod("a"), pod("b")]}))
+def test_a_cluster_that_refuses_is_told_with_the_right_that_is_missing(cluster: ApiServer) -> None:
+    cluster.items["pods"] = Refusal(403, "pods is forbidden")
+    done = bench("--job", "bench-sliced", "--namespace", "team")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the pods of Job bench-sliced cannot be read: pods is forbidden. Ask" in done.stderr
+    assert "the right to list pods in the namespace team" in done.stderr
+
+
+def test_pods_on_several_gpus_share_nothing(cluster: ApiServer, programs: Path) -> None:
+    cluster.items["pods"] = [pod("a"), pod("b")]
     smi = (programs / "nvidia-smi").read_text()
     (programs / "nvidia-smi").write_text(smi.replace('"1, GPU-1,', '"1, GPU-$(wc -l < "$HEARD" | tr -d " "),'))
     done = bench("--job", "bench-sliced", "--namespace", "team")

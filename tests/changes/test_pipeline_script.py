@@ -1,4 +1,4 @@
-"""The script that jobs judge a change with: real git, real reports; stand-ins for engine and kubectl, which need a cloud."""
+"""The script that jobs judge a change with: real git, real reports; a stand-in for the engine, which needs a cloud."""
 
 from __future__ import annotations
 
@@ -7,31 +7,27 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.api_server import ApiServer, Refusal, kubeconfig
 from tests.patience import scaled
 
 from .stacks import BEFORE, PRICES, after, pods
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[2]
 PREVIEWS = Path(__file__).parent / "previews"
 SECRET = "very-secret-token"  # noqa: S105
-OUTPUTS = json.dumps({"kubeconfig": f"clusters: []\nusers: [{{name: a, user: {{token: {SECRET}}}}}]\n"})
 #: A preview, or the outputs of the stack: whichever it is asked for.
 PULUMI = """\
 #!/bin/sh
 here=$(dirname "$0")
 echo "$@" >>"$here/asked"
 case "$1" in preview) cat "$here/preview.jsonl"; exit 1 ;; *) cat "$here/outputs.json" ;; esac
-"""
-#: The pods, where there are any; writes down who may read the kubeconfig, and where it is.
-KUBECTL = """\
-#!/bin/sh
-here=$(dirname "$0")
-for given in "$@"; do case "$given" in --kubeconfig=*) path=${given#*=} ;; esac; done
-stat -c '%a %n' "$path" >"$here/kubeconfig"
-cat "$here/pods.json" || { echo "no route to host" >&2; exit 1; }
 """
 
 
@@ -51,12 +47,18 @@ class Checkout:
             subprocess.run(["git", *identity, *command], cwd=self.folder, check=True)
         self.file.write_text(after("vm-size"))
         python = f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'
-        for name, text in (("pulumi", PULUMI), ("kubectl", KUBECTL), ("python", python)):
+        for name, text in (("pulumi", PULUMI), ("python", python)):
             path = self.programs / name
             path.write_text(text)
             path.chmod(0o755)
         (self.programs / "preview.jsonl").write_text((PREVIEWS / "vm-size.jsonl").read_text())
-        (self.programs / "outputs.json").write_text(OUTPUTS)
+        self.server = ApiServer()
+        reached = kubeconfig(self.server.server_address[1], user={"token": SECRET})
+        (self.programs / "outputs.json").write_text(json.dumps({"kubeconfig": reached}))
+
+    def run(self, listed: dict[str, Any]) -> None:
+        """Have these pods run."""
+        self.server.items["pods"] = listed["items"]
 
     def change(self, **variables: str) -> subprocess.CompletedProcess[str]:
         around = {
@@ -84,12 +86,15 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
-    return Checkout(tmp_path)
+def checkout(tmp_path: Path) -> Iterator[Checkout]:
+    made = Checkout(tmp_path)
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
 
 
 def test_a_change_is_judged_with_pods_prices_and_limits_where_there_are_any(checkout: Checkout) -> None:
-    (checkout.programs / "pods.json").write_text(pods())
+    checkout.run(json.loads(pods()))
     (checkout.folder / "the prices.yaml").write_text(PRICES)
     done = checkout.change(PRICES="the prices.yaml", MAX_MORE_GPUS="1", MAX_MORE_COST="100")
     assert done.returncode == 1, done.stderr
@@ -98,17 +103,18 @@ def test_a_change_is_judged_with_pods_prices_and_limits_where_there_are_any(chec
     assert "the change adds up to 2 GPUs; allowed: 1" in told["blocked"]
     assert "the change adds up to 5840 EUR a month; allowed: 100" in told["blocked"]
     assert "Running pods were looked at" in done.stdout
-    assert (checkout.programs / "kubeconfig").read_text().startswith(f"600 {checkout.scratch}/")
+    assert checkout.server.headers[0]["authorization"] == f"Bearer {SECRET}"
 
 
 def test_a_cluster_that_does_not_answer_is_told_and_stops_nothing_by_itself(checkout: Checkout) -> None:
+    checkout.server.items["pods"] = Refusal(503, "no leader")
     done = checkout.change()
     assert done.returncode == 1
     told = json.loads((checkout.folder / "change.json").read_text())
     assert told["runningPods"]["lookedAt"] is False
     assert [one.split(",")[0] for one in told["blocked"]] == ["the pool train is replaced"]
     assert "Running pods were not looked at: the cluster cannot be asked" in done.stdout
-    assert "no route to host" in done.stderr
+    assert "no leader" in done.stderr
 
 
 def test_the_plan_that_is_kept_is_of_the_preview_that_is_judged(checkout: Checkout) -> None:
@@ -126,7 +132,7 @@ def test_a_stack_without_a_kubeconfig_is_told_too(checkout: Checkout) -> None:
 def test_of_pods_only_what_counts_gets_out(checkout: Checkout) -> None:
     listed = json.loads(pods())
     listed["items"][2]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": SECRET}]
-    (checkout.programs / "pods.json").write_text(json.dumps(listed))
+    checkout.run(listed)
     around = {**os.environ, "PATH": f"{checkout.programs}:{os.environ['PATH']}"}
     command = [sys.executable, "-m", "gpu_pools.evidence.pods", "shop"]
     done = subprocess.run(command, cwd=ROOT, env=around, capture_output=True, text=True, check=False, timeout=scaled(60))
@@ -163,7 +169,7 @@ def test_what_a_deploy_leaves_for_previews_holds_no_secret(checkout: Checkout, w
     """Whoever may read the artifact looks for a kubeconfig, or a pod's environment; a public repository's holds no pod."""
     listed = json.loads(pods())
     listed["items"][0]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": SECRET}]
-    (checkout.programs / "pods.json").write_text(json.dumps(listed))
+    checkout.run(listed)
     around = {
         **os.environ,
         "PATH": f"{checkout.programs}:{os.environ['PATH']}",

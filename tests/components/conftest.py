@@ -14,8 +14,7 @@ from pulumi.runtime import mocks, settings, stack
 from pulumi.runtime.mocks import MockMonitor
 
 from components import _fixed_counts
-
-from .api_server import ApiServer
+from tests.api_server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -232,14 +231,14 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_fixed_counts, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(_fixed_counts, "_EVERY_SECONDS", 0.01)
     monkeypatch.setattr(_fixed_counts, "_seconds", lambda _plan: 0.0)
-    client_of = _fixed_counts.client_of
+    cluster_at = _fixed_counts.cluster_at
 
     def of_this_machine(kubeconfig: str, context: str | None) -> Any:
         if "127.0.0.1" not in kubeconfig:
             raise ConnectionError
-        return client_of(kubeconfig, context)
+        return cluster_at(kubeconfig, context)
 
-    monkeypatch.setattr(_fixed_counts, "client_of", of_this_machine)
+    monkeypatch.setattr(_fixed_counts, "cluster_at", of_this_machine)
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from tests.unit.stacks import aks, magnum, plan_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .api_server import ApiServer
+    from tests.api_server import ApiServer
+
     from .conftest import Recorder
 
     Run = Callable[..., Recorder]

@@ -15,9 +15,8 @@ from components.gpu_operator import GpuOperator
 from gpu_pools.rendering.mps_signal import APP, RIGHT, WRONG, has_wrong_name
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError
+from tests.api_server import ApiServer, kubeconfig
 from tests.unit.stacks import existing, plan_of
-
-from .api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable

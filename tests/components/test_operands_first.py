@@ -16,8 +16,7 @@ from gpu_pools.plan.driver_pods import driver_pods_digest
 from gpu_pools.plan.driver_upgrades import turn_seconds
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import DRIVER_NOTE
-
-from .api_server import ApiServer, kubeconfig
+from tests.api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable

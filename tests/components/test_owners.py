@@ -16,9 +16,8 @@ from gpu_pools.platforms.existing.cluster import ExistingSettings
 from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from gpu_pools.platforms.magnum.existing import ExistingMagnum
 from gpu_pools.text.errors import InvalidStackError
+from tests.api_server import ApiServer, kubeconfig
 from tests.unit.stacks import aks, existing, plan_of
-
-from .api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +115,7 @@ def test_a_cluster_that_is_not_reached_stops_nothing(run: Run, said: list[str]) 
     look(run, kubeconfig(9), "nfd")
     (warning,) = said
     assert warning.startswith(
-        "not looked for before the deploy: Node Feature Discovery that the cluster has already (the cluster cannot"
+        "not looked for before the deploy: Node Feature Discovery that the cluster has already (http://127.0.0.1:9 cannot be"
     )
 
 

@@ -15,7 +15,8 @@ from gpu_pools.proof.recorded_objects import RecordedObject, describe_missing, m
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .api_server import ApiServer
+    from tests.api_server import ApiServer
+
     from .conftest import Recorder
 
     Run = Callable[..., Recorder]

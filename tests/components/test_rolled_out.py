@@ -18,8 +18,7 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.rollout_wait import NotRolledOutError
 from gpu_pools.proof.verifier_pods import Program
 from gpu_pools.proof.verifier_reports import reports
-
-from .api_server import ApiServer, kubeconfig
+from tests.api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +150,12 @@ def test_where_the_program_cannot_ask_the_provider_waits_and_the_deploy_says_so(
     assert WAIT_FOR not in annotations(recorded)
     assert annotations(recorded), "what the nodes become is told all the same"
     (text,) = [one for one in said if "cannot reach" in one]
-    assert "pool a: the program cannot reach the cluster (ApiError)" in text
+    why = (
+        "http://127.0.0.1:1 cannot be reached: [Errno 111] Connection refused"
+        if status is None
+        else f"the API server answers {status}"
+    )
+    assert f"pool a: the program cannot reach the cluster ({why})" in text
     assert f"after {recorded.options(PROOF).customTimeouts.update.removesuffix('s')} s" in text
 
 

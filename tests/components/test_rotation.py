@@ -117,7 +117,7 @@ def test_pods_go_to_a_generation_that_is_new_here_only_once_a_node_of_it_is_prov
     """One that comes back was proven when it came; and in place there is none before."""
     asked: list[bool] = []
     monkeypatch.setattr("components._rotation.Emptying.run", lambda emptying: asked.append(emptying.proven))
-    monkeypatch.setattr("components._rotation.client_of", lambda *_: None)
+    monkeypatch.setattr("components._rotation.cluster_at", lambda *_: None)
     for way in ("surge", "inPlace"):
         planned = pool_of(aks({"replace": way}, verification={}))
         made: list[pulumi.ResourceHook] = []

@@ -13,8 +13,7 @@ from components._upgrade_first import asks_for_crds, judges_the_step
 from gpu_pools.plan.before_upgrade import RULES_CRD, STATE
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.errors import InvalidStackError
-
-from .api_server import ApiServer, kubeconfig
+from tests.api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,4 +138,4 @@ def test_nfd_waits_for_its_definitions(run: Run, api: ApiServer, said: list[str]
     assert said == []
     api.items[RULES_CRD] = 403
     upgraded("0.17.4")
-    assert said == ["not looked for before the deploy: NFD's CRDs (ForbiddenException)"]
+    assert said == ["not looked for before the deploy: NFD's CRDs (the API server answers 403)"]

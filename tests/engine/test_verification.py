@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import signal
 import zipfile
 from dataclasses import replace
@@ -107,8 +106,7 @@ def test_up_says_why_it_fails_and_going_back_goes_through(sandbox: Callable[...,
     assert _state(trial)[EXPECTATION]["urn"].rpartition("::")[2] != EXPECTATION
     assert [one["metadata"]["uid"] for one in _expectations(trial)] == [uid]
 
-    if shutil.which("kubectl"):
-        _attack_another_program_under_the_same_name(trial, tmp_path)
+    _attack_another_program_under_the_same_name(trial, tmp_path)
 
 
 def _attack_another_program_under_the_same_name(trial: Trial, tmp_path: Path) -> None:

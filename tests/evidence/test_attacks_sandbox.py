@@ -1,11 +1,9 @@
-"""Attacks of whoever sends a file of outputs, on the machine of whoever looks at it; kubectl is the real one."""
+"""Attacks of whoever sends a file of outputs, on the machine of whoever looks at it."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -13,7 +11,8 @@ import yaml
 from gpu_pools.cli.main import main
 from tests.evidence.fleets import fleet
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to attack")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def looked_at(folder: Path, user: Any, *more: str) -> int:
@@ -64,20 +63,18 @@ def test_a_file_of_outputs_has_a_token_of_entra_id_sent_elsewhere(tmp_path: Path
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        (None, "getting credentials: exec: executable kubelogin not found; install kubelogin, or log in (az login"),
+        (None, "getting credentials: kubelogin is not installed. Install kubelogin, or log in (az login"),
         (
             "echo 'Error: Please run az login' >&2; exit 1",
-            "kubelogin failed with exit code 1 (Error: Please run az login); install",
+            "kubelogin failed: exec: process returned 1. Error: Please run az login. Install kubelogin",
         ),
     ],
 )
 def test_a_log_in_that_fails_is_told_with_its_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, program: str | None, told: str
 ) -> None:
-    """kubectl's last words would be about where to read of plugins."""
-    kubectl = Path(shutil.which("kubectl") or "")
+    """Its last words may be about where to read of plugins."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "kubectl").symlink_to(kubectl)
     if program:
         (tmp_path / "bin" / "kubelogin").write_text(f"#!/bin/sh\n{program}\n")
         (tmp_path / "bin" / "kubelogin").chmod(0o700)
@@ -95,7 +92,7 @@ def test_a_file_of_outputs_has_other_files_read(tmp_path: Path, key: str, capsys
 
 
 def test_a_program_hides_behind_yaml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The second of two equal keys, an alias, an escape: kubectl reads what was looked at and nothing else."""
+    """The second of two equal keys, an alias, an escape: what was checked is used, and nothing else."""
     run = json.dumps(program(tmp_path))
     head = "apiVersion: v1\nkind: Config\nclusters: []\n"
     for users in (

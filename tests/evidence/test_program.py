@@ -20,40 +20,22 @@ import yaml
 from gpu_pools.cli.main import main
 from gpu_pools.proof.verifier_reports import no_reports
 from sandbox.system.patience import Patience
+from tests.api_server import ApiServer, Refusal, kubeconfig
 from tests.evidence.fleets import NOW, broken, fleet, put_report, text_of
 from tests.patience import scaled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.evidence.fleets import Fleet
 
 ROOT = Path(__file__).parents[2]
 LONGEST_WAIT = 60
 SECRET = "very-secret-token"  # noqa: S105
-KUBECONFIG = f"apiVersion: v1\nclusters: []\nusers: [{{name: a, user: {{token: {SECRET}}}}}]\n"
-#: Stands in for kubectl: there is no cluster, and one that answers so cannot be had. Writes down how it was called.
-KUBECTL = """\
-#!{python}
-import json, os, pathlib, stat, sys, time
-here = pathlib.Path(__file__).parent
-given = [one.partition("=")[2] for one in sys.argv if one.startswith("--kubeconfig=")]
-note = {{"arguments": sys.argv[1:]}}
-if given:
-    path = pathlib.Path(given[0])
-    note |= {{"path": given[0], "mode": stat.S_IMODE(path.stat().st_mode), "text": path.read_text()}}
-with (here / "calls").open("a") as calls:
-    calls.write(json.dumps(note) + "\\n")
-if (here / "hang").exists():
-    time.sleep(600)
-said = here / f"{{sys.argv[2]}}.error"
-if said.exists():
-    sys.stderr.write(said.read_text())
-    sys.exit(1)
-sys.stdout.write((here / f"{{sys.argv[2]}}.json").read_text())
-"""
 
 
 class Site:
-    """A folder with a cluster's answers, and the programs that give them."""
+    """A folder to run the command in, and a cluster that answers it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,7 +43,7 @@ class Site:
         self.programs.mkdir()
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        self.program("kubectl", KUBECTL.format(python=sys.executable))
+        self.server = ApiServer()
         self.put(fleet(2))
 
     def program(self, name: str, text: str) -> None:
@@ -69,15 +51,21 @@ class Site:
         path.write_text(text)
         path.chmod(0o755)
 
-    def put(self, seen: Fleet, *, kubeconfig: str = KUBECONFIG) -> None:
+    @property
+    def kubeconfig(self) -> str:
+        """That of the cluster, whose context has to be chosen."""
+        config = yaml.safe_load(kubeconfig(self.server.server_address[1], "byo", user={"token": SECRET}))
+        return str(yaml.safe_dump({**config, "current-context": "none"}))
+
+    def put(self, seen: Fleet, **outputs: str) -> None:
         """Now is now for the program: its reports have to be of now."""
-        nodes = json.dumps({"items": seen.nodes})
+        nodes = json.dumps(seen.nodes)
         past, now = text_of(NOW).removesuffix("12:00:00Z"), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         nodes = re.sub(rf"{past}\d\d:\d\d:\d\dZ", now, nodes)
-        (self.programs / "nodes.json").write_text(nodes)
+        self.server.items["nodes"] = json.loads(nodes)
         maps = [{"metadata": {"name": name}, "data": data} for name, data in seen.config_maps.items()]
-        (self.programs / "configmaps.json").write_text(json.dumps({"items": [*maps, {"metadata": {"name": "binary"}}]}))
-        self.outputs = json.dumps({**seen.outputs, "kubeconfig": kubeconfig})
+        self.server.items["configmaps"] = [*maps, {"metadata": {"name": "binary"}}]
+        self.outputs = json.dumps({**seen.outputs, "kubeconfig": self.kubeconfig, **outputs})
 
     def start(self, *arguments: object, **options: Any) -> subprocess.Popen[str]:
         # Unbuffered, Python itself does not tell that a pipe's reader has gone.
@@ -112,6 +100,7 @@ class Site:
         with pytest.MonkeyPatch.context() as patched:
             patched.chdir(self.folder)
             patched.setenv("PATH", str(self.programs))
+            patched.setenv("KUBECONFIG", str(self.folder / "mine"))
             patched.setattr(tempfile, "tempdir", str(self.temporary))
             for name, stream in streams.items():
                 patched.setattr(sys, name, stream)
@@ -127,15 +116,13 @@ class Site:
         assert list(self.temporary.iterdir()) == []
         return code, out, err
 
-    @property
-    def calls(self) -> list[dict[str, Any]]:
-        path = self.programs / "calls"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
 
 
 def test_a_proven_fleet_is_shown_written_and_ends_with_0(site: Site) -> None:
@@ -144,11 +131,9 @@ def test_a_proven_fleet_is_shown_written_and_ends_with_0(site: Site) -> None:
     assert json.loads((site.folder / "e.json").read_text())["verdict"] == "proven"
     assert (site.folder / "e.html").read_text().startswith("<!DOCTYPE html>")
     assert "\x1b" not in out + err
-    nodes, maps = (call["arguments"] for call in site.calls)
     # Two lists for a fleet of any size, with the credentials of the outputs and the context that was declared.
-    assert (nodes[:2], maps[:2]) == (["get", "nodes"], ["get", "configmaps"])
-    assert {"--context=byo", "--output"} <= {*nodes} & {*maps}
-    assert [(call["mode"], yaml.safe_load(call["text"])) for call in site.calls] == [(0o600, yaml.safe_load(KUBECONFIG))] * 2
+    assert site.server.collections == ["/api/v1/nodes", "/api/v1/namespaces/gpu-pools-verifier/configmaps"]
+    assert {one["authorization"] for one in site.server.headers} == {f"Bearer {SECRET}"}
 
 
 def test_json_goes_to_the_output_alone_where_it_is_asked_for_there(site: Site) -> None:
@@ -175,40 +160,49 @@ def test_an_empty_pool_ends_with_3(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "answer", "told"),
     [
-        ("nodes", "x\nUnable to connect to the server: dial tcp 10.0.0.1:443: i/o timeout\x1b[2J\n"),
-        ("nodes", 'Error from server (Forbidden): nodes is forbidden: User "a" cannot list resource "nodes"\n'),
-        ("configmaps", "Error from server (Forbidden): configmaps is forbidden\n"),
-        ("nodes", ""),
+        ("nodes", Refusal(500, "no leader\x1b[2J"), "no leader\\x1b[2J"),
+        ("nodes", Refusal(403, 'nodes is forbidden: User "a" cannot list resource "nodes"'), "for the right to list nodes"),
+        (
+            "configmaps",
+            Refusal(403, "configmaps is forbidden"),
+            "list configmaps in the namespace gpu-pools-verifier",
+        ),
+        ("nodes", Refusal(401, "Unauthorized"), "Log in again"),
     ],
 )
-def test_what_the_cluster_does_not_tell_ends_with_2_in_its_own_words(site: Site, kind: str, said: str) -> None:
-    (site.programs / f"{kind}.error").write_text(said)
+def test_what_the_cluster_does_not_tell_ends_with_2_in_its_own_words(site: Site, kind: str, answer: Refusal, told: str) -> None:
+    site.server.items[kind] = answer
     code, out, _ = site.call("--outputs", "-", "--json", "e.json")
     assert code == 2
-    assert (said.strip().splitlines() or ["kubectl ended with 1"])[-1].replace("\x1b", "\\x1b") in out
+    assert told in out
+    assert answer.message.partition("\x1b")[0] in out
     assert json.loads((site.folder / "e.json").read_text())["verdict"] == "cannot tell"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"items": 1}', '{"items": [1, {}, {"metadata": 1, "status": []}]}'])
-def test_an_answer_that_is_no_list_of_nodes_proves_nothing(site: Site, text: str) -> None:
-    (site.programs / "nodes.json").write_text(text)
-    (site.programs / "configmaps.json").write_text(text)
+def test_a_cluster_that_cannot_be_reached_ends_with_2(site: Site) -> None:
+    site.put(fleet(), kubeconfig=kubeconfig(1, "byo"))
+    code, out, _ = site.call("--outputs", "-")
+    assert (code, "http://127.0.0.1:1 cannot be reached" in out) == (2, True)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"items": 1}', b'{"items": [1, {}, {"metadata": 1, "status": []}]}'])
+def test_an_answer_that_is_no_list_of_nodes_proves_nothing(site: Site, text: bytes) -> None:
+    site.server.items |= {"nodes": text, "configmaps": text}
     assert site.call("--outputs", "-")[0] == 2
 
 
 def test_own_credentials_take_the_place_of_those_in_the_outputs(site: Site) -> None:
     site.put(fleet(), kubeconfig="[secret]")
-    own = site.folder / "own"
-    own.write_text("mine")
-    assert site.call("--outputs", "-", "--kubeconfig", own)[0] == 0
+    port = site.server.server_address[1]
+    (site.folder / "own").write_text(kubeconfig(port, user={"token": "own"}))
+    (site.folder / "mine").write_text(kubeconfig(port, "d", "c", user={"token": "mine"}))
+    assert site.call("--outputs", "-", "--kubeconfig", site.folder / "own")[0] == 0
     assert site.call("--outputs", "-", "--context", "c")[0] == 0
-    first, *_, last = site.calls
-    assert first["path"] == str(own)
-    assert not [one for one in first["arguments"] if one.startswith("--context")]
-    assert "--context=c" in last["arguments"]
-    assert "path" not in last
+    assert [one["authorization"] for one in site.server.headers] == ["Bearer own"] * 2 + ["Bearer mine"] * 2
+    code, out, _ = site.call("--outputs", "-", "--context", "x")
+    assert (code, "no context x. Its contexts are: d, c" in out) == (2, True)
 
 
 @pytest.mark.parametrize("kubeconfig", ["[secret]", "", "no kubeconfig"])
@@ -217,7 +211,7 @@ def test_outputs_without_credentials_say_what_to_do(site: Site, kubeconfig: str)
     code, out, err = site.call("--outputs", "-")
     assert (code, out) == (2, "")
     assert "--show-secrets" in err
-    assert site.calls == []
+    assert site.server.asked == []
 
 
 def test_a_stack_is_asked_of_the_engine_with_secrets_only_where_they_are_needed(site: Site) -> None:
@@ -225,6 +219,7 @@ def test_a_stack_is_asked_of_the_engine_with_secrets_only_where_they_are_needed(
     script += "(here / 'asked').write_text(' '.join(sys.argv[1:]))\nsys.stdout.write((here / 'outputs').read_text())\n"
     site.program("pulumi", script)
     (site.programs / "outputs").write_text(site.outputs)
+    (site.folder / "mine").write_text(kubeconfig(site.server.server_address[1], "c"))
     asked = site.programs / "asked"
     assert site.call("prod")[0] == 0
     assert asked.read_text() == "stack output --json --non-interactive --stack prod --show-secrets"
@@ -240,12 +235,11 @@ def test_an_engine_that_fails_is_quoted_and_its_outputs_are_not(site: Site) -> N
     assert "error: no stack named x found" in err
 
 
-def test_programs_that_are_not_there_are_named(site: Site) -> None:
+def test_what_is_not_there_is_named(site: Site) -> None:
     code, _, err = site.call("x")
     assert (code, "There is no pulumi on PATH" in err) == (2, True)
-    (site.programs / "kubectl").unlink()
-    code, _, err = site.call("--outputs", "-")
-    assert (code, "There is no kubectl on PATH" in err) == (2, True)
+    code, out, _ = site.call("--outputs", "-", "--context", "c")
+    assert (code, "there is no kubeconfig" in out) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -274,19 +268,19 @@ def test_a_file_that_cannot_be_written_leaves_no_half_of_it_and_no_pass(site: Si
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_it_leaves_no_credentials_behind(site: Site, number: int, code: int) -> None:
-    (site.programs / "hang").touch()
+    site.server.is_silent = True
     with site.start("--outputs", "-", start_new_session=True) as process:
         assert process.stdin
         process.stdin.write(site.outputs)
         process.stdin.close()
         end = Patience(LONGEST_WAIT)
-        while not site.calls:
+        while not site.server.asked:
             assert not end.is_over()
             time.sleep(0.05)
         assert len(list(site.temporary.iterdir())) == 1
-        # As a terminal's Ctrl-C: to kubectl, too.
+        # As a terminal's Ctrl-C: to a log-in program, too. Nothing answers, and it ends at once all the same.
         os.killpg(process.pid, number)
-        assert process.wait(scaled(LONGEST_WAIT)) == code
+        assert process.wait(scaled(10)) == code
         assert process.stderr
         assert "Traceback" not in process.stderr.read()
     assert list(site.temporary.iterdir()) == []

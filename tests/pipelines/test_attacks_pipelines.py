@@ -580,13 +580,13 @@ class TestPlans:
 
 
 class TestDownloads:
-    """What jobs with an identity fetch."""
+    """What jobs fetch."""
 
     def test_another_kubectl_than_the_one_that_is_named(self, server: Server, tmp_path: Path) -> None:
         """The host of the downloads gives another program: it is refused before it can be run."""
         server.answers["/store/v1.36.3/bin/linux/amd64/kubectl"] = b"#!/bin/sh\necho evil\n"
         done = subprocess.run(
-            [ROOT / ".ci" / "tools", tmp_path / "tools"],
+            [ROOT / ".ci" / "kubectl", tmp_path / "tools"],
             env={**os.environ, "KUBECTL_DOWNLOADS": f"{server.base}/store"},
             capture_output=True,
             text=True,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from components._why import _Cluster
+from components._ask_first import cluster_at
 from gpu_pools.platforms.aks.entra import SERVER_ID, user_kubeconfig
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_errors import AzureError
@@ -105,8 +105,9 @@ class TestTheUser:
         assert (who(api)["username"], GROUP in who(api)["groups"]) == (USER, True)
         assert Objects(api).get("v1", "ConfigMap", "default", "before") is not None
 
-    def test_by_the_client_that_tells_why_a_verification_failed(self, kubeconfig: str) -> None:
-        assert [one["metadata"]["name"] for one in _Cluster(kubeconfig, None).items("config_map", "default")].count("before") == 1
+    def test_by_the_client_of_commands_and_hooks(self, kubeconfig: str) -> None:
+        found = cluster_at(kubeconfig, None).items("/api/v1/namespaces/default/configmaps")
+        assert [one["metadata"]["name"] for one in found].count("before") == 1
 
     @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
     def test_by_kubectl(self, kubeconfig: str, tmp_path: Path) -> None:

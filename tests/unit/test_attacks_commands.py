@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpu_pools.cli.main import main
-from gpu_pools.evidence.cluster import Kubectl
 from gpu_pools.evidence.verdicts import Snapshot
 from gpu_pools.text.yaml_text import load_yaml
 from tests.changes.stacks import BEFORE, PRICES, after, pods
@@ -160,8 +159,8 @@ def test_any_field_of_a_cluster_and_of_a_stack_s_outputs(data: st.DataObject, tm
     page, document = tmp_path / "page.html", tmp_path / "evidence.json"
     page.unlink(missing_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        # kubectl itself is in tests/evidence/test_program.py.
-        patch.setattr(Kubectl, "look", lambda *_: Snapshot(NOW, seen.nodes, seen.config_maps))
+        # A cluster that answers is in tests/evidence/test_program.py.
+        patch.setattr("gpu_pools.cli.evidence.look", lambda *_: Snapshot(NOW, seen.nodes, seen.config_maps))
         code, out, error = told(main, "evidence", "--outputs", str(outputs), "--html", str(page), "--json", str(document))
     _check(code, out, error, {0, 1, 2, 3})
     if page.exists():

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpu_pools.cli.main import main
-from gpu_pools.evidence.cluster import Kubectl
 from gpu_pools.evidence.verdicts import Snapshot
 from gpu_pools.hardware.prices import read_prices
 from gpu_pools.stack.settings import config_value
@@ -143,7 +142,7 @@ def _results(folder: Path, out: Path) -> dict[str, Callable[[], int]]:
 @pytest.fixture(autouse=True)
 def _cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = fleet()
-    monkeypatch.setattr(Kubectl, "look", lambda *_: Snapshot(NOW, seen.nodes, seen.config_maps))
+    monkeypatch.setattr("gpu_pools.cli.evidence.look", lambda *_: Snapshot(NOW, seen.nodes, seen.config_maps))
 
 
 def test_a_result_s_place_that_is_a_link(tmp_path: Path) -> None:

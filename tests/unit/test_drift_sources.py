@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from gpu_pools.drift.beside import _Writers, with_cluster
 from gpu_pools.drift.judged import Drift, Judged, Up, Verdict, known_writer
 from gpu_pools.drift.nodes import Nodes, nodes_of
 from gpu_pools.drift.paths import steps_of
 from gpu_pools.drift.showing import drift_json, drift_text
 from gpu_pools.drift.undeployed import read_preview
 from gpu_pools.drift.writers import Writer, azure_writer, writer_of
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
+from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier.findings import Findings, Where
+from tests.api_server import ApiServer, Refusal, kubeconfig
 from tests.evidence import fleets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: As the API server writes them; the status is another writer's.
 MANAGED: Final[list[dict[str, Any]]] = [
@@ -99,6 +103,59 @@ def test_who_wrote_it_decides_whether_the_plugin_takes_the_field_over(name: str,
     assert known_writer(one, Writer(name, "Update", "")).up is up
     assert known_writer(one, None).up is Up.DEPENDS
     assert known_writer(replace(one, up=Up.REFUSES), Writer(name, "Update", "")).up is Up.REFUSES
+
+
+KINDS: Final = {
+    "resources": [
+        {"name": "namespaces", "kind": "Namespace", "namespaced": False},
+        {"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
+        {"name": "configmaps/status", "kind": "ConfigMap", "namespaced": True},
+    ]
+}
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    made = ApiServer()
+    made.items |= {"v1": KINDS, "keys": {"metadata": {"managedFields": [*MANAGED, 1]}}}
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def _object(name: str = "keys", kind: str = "ConfigMap", **namespace: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **namespace}}
+
+
+def test_an_object_that_has_drifted_is_asked_who_wrote_it_once(server: ApiServer) -> None:
+    writers = _Writers(ClusterApi(Kubeconfig(server.kubeconfig)))
+    for _ in range(2):
+        assert writers.managed(_object(namespace="gpu-operator")) == MANAGED
+    assert server.asked == ["/api/v1", "/api/v1/namespaces/gpu-operator/configmaps/keys"]
+    writers.managed(_object(kind="Namespace"))
+    writers.managed({**_object(), "apiVersion": "apps/v1"})
+    assert server.asked[2:] == ["/api/v1/namespaces/keys", "/apis/apps/v1", "/apis/apps/v1/namespaces/default/configmaps/keys"]
+
+
+@pytest.mark.parametrize("answer", [404, Refusal(403, "no"), b"", [], {}, {"metadata": {}}, {"metadata": {"managedFields": 1}}])
+@pytest.mark.parametrize("last", ["keys", "v1"])
+def test_where_that_cannot_be_read_nobody_is_named(server: ApiServer, last: str, answer: Any) -> None:
+    server.items[last] = answer
+    assert _Writers(ClusterApi(Kubeconfig(server.kubeconfig))).managed(_object()) == []
+
+
+@pytest.mark.parametrize("outputs", [{}, {"apiVersion": "v1"}, _object(kind="Other"), {**_object(), "metadata": None}])
+def test_what_is_no_object_of_the_cluster_is_not_asked_for(server: ApiServer, outputs: dict[str, Any]) -> None:
+    assert _Writers(ClusterApi(Kubeconfig(server.kubeconfig))).managed(outputs) == []
+    assert set(server.asked) <= {"/api/v1"}
+
+
+def test_where_the_nodes_cannot_be_read_it_cannot_be_told(server: ApiServer) -> None:
+    server.items["nodes"] = Refusal(403, "nodes is forbidden")
+    outputs = {**fleets.fleet().outputs, "kubeconfig": kubeconfig(server.server_address[1], "byo")}
+    (failure, *_) = with_cluster(_drift(Nodes()), outputs).nodes.failures
+    assert "nodes is forbidden. Ask" in failure
+    assert "for the right to list nodes" in failure
 
 
 # --- nodes ------------------------------------------------------------------------------------------------

@@ -30,6 +30,9 @@ from gpu_pools.evidence.table import evidence_table
 from gpu_pools.evidence.verdicts import Snapshot, judge
 from gpu_pools.images import registry_answers
 from gpu_pools.images.registry_answers import UnaskedError
+from gpu_pools.kubernetes_api.cluster_api import ClusterApi
+from gpu_pools.kubernetes_api.errors import ClusterError
+from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.observing import prometheus
 from gpu_pools.observing.prometheus import CannotAskError
 from gpu_pools.observing.times import Window, span
@@ -177,7 +180,7 @@ class Cluster:
         for key, answer in self.answers.items():
             if key in path:
                 if not isinstance(answer, dict):
-                    # As the clients do (gpu_pools/verifier/api.py, gpu_pools/repairing/through_kubectl.py).
+                    # As the clients do (gpu_pools/verifier/api.py, gpu_pools/kubernetes_api/cluster_api.py).
                     raise ApiError(path, None, "the answer is not an object")
                 return answer
         raise ApiError(path, 404, "not found")
@@ -272,16 +275,31 @@ def _rolled_out(api: Cluster) -> object:
     return RolloutWait(api, "mig", place, 1, 1e6, 1e6, str).look()  # type: ignore[arg-type]
 
 
+class _Answering(ClusterApi):
+    """A client to which a server has answered that."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(Kubeconfig(""))
+        self.answer = answer
+
+    def _answer(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return {"items": self.answer}
+
+
+def _items(answer: Any) -> list[dict[str, Any]]:
+    return _Answering(answer).items("/")
+
+
 def _judged(nodes_there: Any) -> object:
     fleet = fleets.fleet()
-    listed = cluster.items_of(json.dumps({"items": nodes_there}).encode())
+    listed = _items(nodes_there)
     found = judge("shop", declared(fleet.outputs), Snapshot(fleets.NOW, listed, fleet.config_maps))
     return evidence_table(found, colour=False), changing.changing(listed)
 
 
 def _expectations(maps: Any) -> object:
     fleet = fleets.fleet()
-    listed = cluster.items_of(json.dumps({"items": maps}).encode())
+    listed = _items(maps)
     return judge("shop", declared(fleet.outputs), Snapshot(fleets.NOW, fleet.nodes, cluster.config_maps_of(listed)))
 
 
@@ -477,10 +495,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "gpu_pools/proof/rollout_wait.py": Reader(
         *in_cluster(_rolled_out, **{"/daemonsets/": DAEMON_SET, "/nodes": NODES, "/pods": PODS}), (NotRolledOutError,)
     ),
-    "gpu_pools/evidence/verdicts.py": Reader(_judged, [NODE], (cluster._UnlistedError,)),
-    "gpu_pools/evidence/cluster.py": Reader(
-        _expectations, [{"metadata": {"name": "m"}, "data": {"k": "v"}}], (cluster._UnlistedError,)
-    ),
+    "gpu_pools/evidence/verdicts.py": Reader(_judged, [NODE], (ClusterError,)),
+    "gpu_pools/evidence/cluster.py": Reader(_expectations, [{"metadata": {"name": "m"}, "data": {"k": "v"}}], (ClusterError,)),
     "gpu_pools/evidence/reports.py": Reader(lambda found: parse_report(json.dumps(found)), REPORT, (ReportError,)),
     "gpu_pools/evidence/declared.py": Reader(declared, fleets.fleet().outputs, (EvidenceError,)),
     "gpu_pools/evidence/waiting.py": Reader(lambda found: waiting.waiting(found if isinstance(found, list) else []), [POD]),
@@ -569,7 +585,6 @@ ASKED_BY: Final = {
             "gpu_pools/plan/operands_due.py",
             "gpu_pools/plan/rollout_windows.py",
             "components/_ask_first.py",
-            "components/_cluster_api.py",
             "components/_fixed_counts.py",
             "components/_recorded_objects.py",
             "components/_mps_first.py",
@@ -583,7 +598,9 @@ ASKED_BY: Final = {
     **dict.fromkeys(
         (
             "gpu_pools/verifier/api.py",
-            "gpu_pools/repairing/through_kubectl.py",
+            "gpu_pools/kubernetes_api/cluster_api.py",
+            "gpu_pools/kubernetes_api/errors.py",
+            "gpu_pools/kubernetes_api/login.py",
             "gpu_pools/evidence/stack.py",
             "components/_azure_session.py",
             "components/_openstack_session.py",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import shlex
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -19,9 +18,7 @@ from gpu_pools.repairing.repair import Manner, Repair, RepairError
 from gpu_pools.repairing.rights import Right, missing, needed
 from gpu_pools.repairing.steps import begun
 from gpu_pools.repairing.telling import found_text, plan_text
-from gpu_pools.repairing.through_kubectl import ThroughKubectl, _refusal
 from gpu_pools.repairing.ways import APPS, Finding, Way, chosen
-from gpu_pools.text.programs import Said
 from gpu_pools.verifier.api import ApiError
 from tests.evidence import fleets
 
@@ -397,47 +394,6 @@ def test_a_machine_that_the_stack_does_not_have_is_its_owner_s() -> None:
     assert commands("shop", [AKS], "other", SERVER_NODE, []) == ()
     one = looker(fleets.fleet())
     assert "ask the cluster's owner" in plan_text(one.look(), (Way.REPLACE,), MANNER, (), one.pool("mig"), ())
-
-
-# --- through kubectl --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("said", "status", "message"),
-    [
-        ('Error from server (NotFound): nodes "x" not found', 404, 'nodes "x" not found'),
-        ("Error from server (TooManyRequests): Cannot evict pod", 429, "Cannot evict pod"),
-        ('Error from server (Forbidden): nodes "x" is forbidden', 403, 'nodes "x" is forbidden'),
-        ("Error from server: odd", None, "odd"),
-        ("Unable to connect to the server: EOF", None, "Unable to connect to the server: EOF"),
-        ("", None, "kubectl ended with 1"),
-    ],
-)
-def test_what_kubectl_says_is_a_status(said: str, status: int | None, message: str) -> None:
-    error = _refusal("GET /x", Said(1, b"", said))
-    assert (error.status, error.message) == (status, message)
-
-
-def test_kubectl_is_asked_with_the_body_on_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text('#!/bin/sh\nprintf \'{"asked": "%s", "body": %s}\' "$*" "$(cat)"\n', encoding="utf-8")
-    kubectl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    api = ThroughKubectl(Path("k"), "c")
-    answer = api.create("/apis/x", {"a": 1})
-    assert answer == {
-        "asked": "create --raw /apis/x --filename=- --request-timeout=20s --kubeconfig=k --context=c",
-        "body": {"a": 1},
-    }
-    assert api.delete("/api/v1/pods/x", "u")["body"]["preconditions"] == {"uid": "u"}
-    with pytest.raises(ValueError, match="is not a node"):
-        api.patch("/api/v1/pods/x", {})
-
-
-def test_without_kubectl_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(EvidenceError, match="no kubectl"):
-        ThroughKubectl(None, None).get("/x")
 
 
 # --- doing ------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,7 +64,6 @@ def test_a_first_assertion_reads_twice_and_each_later_one_of_an_undisturbed_node
     assert most_per_hour(per_assertion) < MOST_PER_HOUR
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
 def test_one_report_of_all_nodes_needs_two_lists(fleet: Fleet) -> None:
     all_hold(fleet.assert_all())
     before = fleet.requests()
