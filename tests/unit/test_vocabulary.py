@@ -11,6 +11,9 @@ from typing import Final
 
 import pytest
 
+from gpu_pools.evidence.verdicts import Verdict
+from gpu_pools.sharing.modes import MODES
+
 ROOT = Path(__file__).parents[2]
 #: What is not to be written -> what is.
 INSTEAD: Final = {
@@ -45,3 +48,11 @@ def test_things_have_their_usual_names(banned: str, instead: str) -> None:
         if pattern.search(line) and not ("arker" in banned and str(path.relative_to(ROOT)).startswith(MARKERS))
     ]
     assert found == [], f"write instead: {instead}"
+
+
+def test_the_glossary_has_each_term_once_in_order_with_modes_and_verdicts() -> None:
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    terms = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][1:]
+    assert terms == sorted(set(terms), key=lambda term: term.lower().replace("-", " "))
+    assert {mode.title for mode in MODES.values()} <= set(terms)
+    assert all(verdict.value in text for verdict in Verdict)
