@@ -118,7 +118,7 @@ lint: venv ## style, types and the borders between packages
 unit: venv ## the fast tests
 	@$(VENV)/bin/pytest tests/unit
 
-test: lint tools ## style, types, borders, and each kind of test once: some twelve minutes
+test: lint tools ## style, types, borders, and each kind of test once: some ten minutes
 	@$(MADE) $(PYTEST) -n $(JOBS) $(SPREAD) -m "not sweep"
 
 test-rest: venv tools ## the tests that `make test` leaves out: more of the same, half an hour or more
