@@ -1035,7 +1035,7 @@ class AzureMonitorArgs(TypedDict):
     grafana_admins: NotRequired[list[str]]
     """Object ids of groups in Entra ID that administer a Managed Grafana; without any none is made."""
     action_groups: NotRequired[list[str]]
-    """Ids of action groups that are told of alerts."""
+    """Ids of action groups that receive the alerts."""
 
 
 class ObservabilitySectionArgs(TypedDict):

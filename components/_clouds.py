@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import pulumi
 
 from gpu_pools.plan.generations import exchanged, generations
-from gpu_pools.plan.planned import Plan
+from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from ._outputs import put_back
@@ -156,10 +156,7 @@ class AksCloud(Cloud):
             args["kubernetes_version"] = settings.kubernetes_version
         for pool in planned.pools:
             of_pool = cluster.pool_args(pool, args) if isinstance(cluster, ExistingAksCluster) else args
-            before: list[pulumi.Resource] = []
-            if pool.pool.exchange == "inPlace":
-                reached = (cluster.kubeconfig, None)
-                before = [old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, [])]
+            before = _old_nodes_emptied(name, pool, cluster, opts)
             group = AksGpuNodePool(f"{name}-{pool.name}", of_pool, waiting(opts, before), planned=pool)
             made[pool.name].append(group)
 
@@ -221,9 +218,7 @@ class MagnumCloud(Cloud):
             if pool.generation:
                 before.append(pool_rule(f"{name}-{pool.name}-rule", pool, settings.driver, opts))
                 objects.append(Stored(before[-1]))
-            if pool.pool.exchange == "inPlace":
-                reached = (cluster.kubeconfig, None)
-                before.append(old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, []))
+            before += _old_nodes_emptied(name, pool, cluster, opts)
             group = MagnumGpuNodePool(f"{name}-{pool.name}", args, waiting(opts, before), planned=pool)
             groups.append(group)
             made[pool.name].append(group)
@@ -252,6 +247,15 @@ class ExistingCloud(Cloud):
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(provider=provider))
         args: Any = section
         return ExistingCluster(name, args, opts, planned=settings)
+
+
+def _old_nodes_emptied(
+    name: str, pool: PoolPlan, cluster: ClusterComponent, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """What drains a pool before it is replaced in place; nothing for other pools."""
+    if pool.pool.exchange != "inPlace":
+        return []
+    return [old_nodes_emptied(f"{name}-{pool.name}", pool, (cluster.kubeconfig, None), OPERATOR_NAMESPACE, opts, [])]
 
 
 def waiting(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:

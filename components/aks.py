@@ -2,9 +2,9 @@
 
 Not managed here, and why: networks, identities, registries, log workspaces and groups of Entra ID, which a platform team owns
 elsewhere: they are named by id; the machines of the system pool once it is there (gpu_pools/platforms/aks/changes.py says why,
-and what is told instead; its version follows the control plane by hooks, components/_system_pool.py); node counts of autoscaled
-pools, which belong to the autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is
-patched node by node.
+and what is reported instead; its version follows the control plane by hooks, components/_system_pool.py); node counts of
+autoscaled pools, which belong to the autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so
+nothing is patched node by node.
 
 The cluster always sends the system pool alone. Its list of pools is not ignored: after a refresh the plugin's inputs have every
 pool of the cluster, and a cluster that sends a pool which has gone since is refused (pulumi-azure-native#2719).

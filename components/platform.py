@@ -23,7 +23,6 @@ from gpu_pools.proof.key_wait import KEYS_LEFT, keys_left_spec
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
 from gpu_pools.proof.verifier_reports import no_reports, reports
 from gpu_pools.rendering.node_leaving import gives_back
-from gpu_pools.rendering.startup_taint import tainted_by
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.incidents import explained
@@ -56,7 +55,6 @@ from .sharing import declare
 if TYPE_CHECKING:
     from .aks import AksCluster
     from .existing_aks import ExistingAksCluster
-    from .magnum import MagnumGpuNodePool
     from .observability import ObservabilityArgs
     from .smoke_test import SharingSmokeTestArgs
     from .verification import VerificationArgs, VerifierArgs
@@ -211,7 +209,7 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """What must be there before the pools' first nodes, so that they register with the startup taint."""
-        if not planned.settings.verification.startup_taint or tainted_by(planned.settings.cluster) != "admission":
+        if not planned.settings.verification.startup_taint or planned.settings.cluster.tainted_by != "admission":
             return []
         from .startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
 
@@ -228,10 +226,10 @@ class GpuPlatform(pulumi.ComponentResource):
         """Pool -> what makes its nodes what they are."""
         after_operator = waiting(inside, [operator, *self._startup_taint(name, planned, inside)])
         made = self._cloud_pools(name, planned, cluster, after_operator)
+        groups = _groups(planned, made)
         # Where the cloud's pools set labels, nobody else does.
         for pool in planned.pools if not planned.settings.cluster.labels_nodes else ():
-            group = next((one for one in made[pool.name] if pool.generation), None)
-            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator, group))
+            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator, groups.get(pool.name)))
         return made
 
     def _cloud_pools(
@@ -311,7 +309,7 @@ class GpuPlatform(pulumi.ComponentResource):
             )
 
     def _pool_labels(
-        self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions, group: pulumi.Resource | None
+        self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions, group: pulumi.Output[str] | None
     ) -> PoolLabels:
         settings = planned.settings.cluster
         args: PoolLabelsArgs = {
@@ -321,14 +319,10 @@ class GpuPlatform(pulumi.ComponentResource):
             "tolerations": [dict(toleration) for toleration in planned.tolerations],
             "image": planned.settings.nfd.labeller_image,
         }
-        selector = _group_name(group).apply(lambda called: labeller_selector(settings, pool, called)) if group else None
+        selector = group.apply(lambda called: labeller_selector(settings, pool, called)) if group is not None else None
         labels = PoolLabels(f"{name}-{pool.name}-labels", args, opts, planned=pool, group=selector)
         self._objects += labels.objects
         return labels
-
-
-def _group_name(group: pulumi.Resource) -> pulumi.Output[str]:
-    return cast("MagnumGpuNodePool", group).group_name
 
 
 def _groups(planned: Plan, made: Mapping[str, list[pulumi.Resource]]) -> dict[str, pulumi.Output[str]]:

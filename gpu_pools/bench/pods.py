@@ -2,8 +2,8 @@
 
 A client runs inside its pod, from the ConfigMap that comes with the Job, and speaks through `kubectl exec`: a process with
 pipes, as a client on this machine is, so the conductor is the same. The client for Python has web sockets for that, with frames
-of their own instead of pipes. What the node is set to is read there, too. Nothing is created here: the Job is applied by whoever
-measures.
+of their own instead of pipes. The settings of the node are read there, too. This module creates nothing: the user applies the
+Job.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.plan.memory_budget import check_memory
 from gpu_pools.plan.mig_strategy import check_mig_strategy
 from gpu_pools.platforms.known import platform_of
-from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal, tainted_by
+from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal
 from gpu_pools.sharing.mode import PoolUse
 from gpu_pools.text.errors import show
 
@@ -114,7 +114,7 @@ def _waiting(settings: Settings) -> str:
     """How pods are kept off a node until it is partitioned, as far as this very cluster allows it."""
     if against := refusal(settings.cluster):
         return f"have them select nodes by nvidia.com/mig.config.state=success (no startupTaint here: {against})"
-    needs = f", which needs Kubernetes {LEAST_KUBERNETES}" if tainted_by(settings.cluster) == "admission" else ""
+    needs = f", which needs Kubernetes {LEAST_KUBERNETES}" if settings.cluster.tainted_by == "admission" else ""
     return f"set gpu-pools:verification.startupTaint{needs}"
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.platforms.known import platform_of
+from gpu_pools.platforms.magnum.cluster import TAINTED_BY_NFD
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str,
         "labels": planned.placed_labels,
         "matchFeatures": [{"feature": "local.feature", "matchExpressions": matches}],
     }
-    if driver in {"magnum-cluster-api", "capi-helm"} and planned.taints:
+    if driver in TAINTED_BY_NFD and planned.taints:
         rule["taints"] = [_taint(taint.key, taint.value, taint.effect) for taint in planned.taints]
     return {"rules": [rule]}
 

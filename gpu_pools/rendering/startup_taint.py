@@ -21,7 +21,7 @@ the taint goes by itself: such a node is not ready yet, and no reason to add mor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.platforms.known import platform_of
 from gpu_pools.stack.kubernetes_names import Taint
@@ -39,14 +39,6 @@ _PATH: Final = "gpu-pools:verification.startupTaint"
 #: MutatingAdmissionPolicy v1.
 _LEAST_KUBERNETES: Final = (1, 36)
 LEAST_KUBERNETES: Final = ".".join(map(str, _LEAST_KUBERNETES))
-
-#: ``admission``: the API server puts it on; ``kubelet``: the kubelet registers with it.
-TaintedBy = Literal["admission", "kubelet"]
-
-
-def tainted_by(cluster: Cluster) -> TaintedBy | None:
-    """How nodes of this cluster can register with a taint that can be taken away again; None: not at all."""
-    return cluster.tainted_by
 
 
 def refusal(cluster: Cluster) -> str:

@@ -18,7 +18,6 @@ class Exclusive(Sharing):
 
     strategy: ClassVar[str] = "exclusive"
     title: ClassVar[str] = "exclusive"
-    example: ClassVar[str] = "{}"
 
     @classmethod
     def parse(cls, value: object, path: str, problems: Problems) -> Self | None:

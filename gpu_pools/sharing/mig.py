@@ -37,7 +37,6 @@ class Mig(Sharing):
 
     strategy: ClassVar[str] = "mig"
     title: ClassVar[str] = "MIG"
-    example: ClassVar[str] = "{layout: {1g.10gb: 7}}"
     measured_pods: ClassVar[str] = (
         "where several pods share a MIG instance memory alone is the pod's own; a process has no use on MIG."
     )

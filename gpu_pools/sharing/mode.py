@@ -100,8 +100,6 @@ class Sharing(ABC):
     strategy: ClassVar[str]
     #: The mode in running text, such as ``time-slicing``.
     title: ClassVar[str]
-    #: A minimal valid value of the key, for messages.
-    example: ClassVar[str]
     #: The compute mode of each GPU, as NVML names it.
     compute_mode: ClassVar[str] = "DEFAULT"
     #: Whether each pod is held to its part of a GPU's memory.

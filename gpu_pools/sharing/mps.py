@@ -32,7 +32,6 @@ class Mps(Replicated):
 
     strategy: ClassVar[str] = "mps"
     title: ClassVar[str] = "MPS"
-    example: ClassVar[str] = "{replicas: 10}"
     plugin_key: ClassVar[str] = "mps"
     node_label: ClassVar[str] = "mps"
     #: The most clients that the device plugin lets an MPS daemon serve (k8s-device-plugin, 0.15 to 0.20).

@@ -18,7 +18,6 @@ class TimeSlicing(Replicated):
 
     strategy: ClassVar[str] = "timeSlicing"
     title: ClassVar[str] = "time-slicing"
-    example: ClassVar[str] = "{replicas: 4}"
     plugin_key: ClassVar[str] = "timeSlicing"
     node_label: ClassVar[str] = "time-slicing"
     most_replicas: ClassVar[int] = 1000

@@ -39,7 +39,7 @@ class AzureMonitorSettings:
         (),
     )
     action_groups: tuple[str, ...] = row(
-        "Ids of action groups that are told of alerts.",
+        "Ids of action groups that receive the alerts.",
         Kind(resource_ids("Microsoft.Insights/actionGroups").read, "list[str]"),
         (),
     )

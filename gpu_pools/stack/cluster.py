@@ -87,7 +87,7 @@ class Cluster(ABC):
     @property
     def taints_by_kubelets(self) -> bool:
         """Whether kubelets register with the declared taints."""
-        return False
+        return self.tainted_by == "kubelet"
 
     @property
     def tainted_by(self) -> TaintedBy | None:

@@ -114,7 +114,7 @@ class ObservabilitySettings:
         "Of Azure Monitor.",
         Kind(_read_azure, AzureMonitorSettings),
         AzureMonitorSettings(),
-        doc="With `to: azure`, what of Azure Monitor is there already, and who sees it.",
+        doc="With `to: azure`: the resources of Azure Monitor that exist already, and who can read the metrics.",
     )
     interval_seconds: int = row(
         "Between two values, of the exporter as of the scrapes; 30 by default.",

@@ -51,7 +51,6 @@ class Lanes(Replicated):
 
     strategy: ClassVar[str] = "lanes"
     title: ClassVar[str] = "lanes"
-    example: ClassVar[str] = "{replicas: 3}"
     plugin_key: ClassVar[str] = "timeSlicing"
     node_label: ClassVar[str] = "time-slicing"
     most_replicas: ClassVar[int] = 8

@@ -11,7 +11,7 @@ from gpu_pools.platforms.existing.cluster import ExistingSettings
 from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
-from gpu_pools.rendering.startup_taint import STARTUP_TAINT, refusal, tainted_by
+from gpu_pools.rendering.startup_taint import STARTUP_TAINT, refusal
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
@@ -77,7 +77,7 @@ def test_nfd_never_puts_it_on_since_it_would_come_back() -> None:
 
 
 def test_each_platform_has_its_means() -> None:
-    found = {platform: tainted_by(plan_of(stack).settings.cluster) for platform, stack in GATED.items()}
+    found = {platform: plan_of(stack).settings.cluster.tainted_by for platform, stack in GATED.items()}
     assert found == {"aks": "admission", "magnum": "kubelet", "existing": "admission"}
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gpu_pools.reading.section import Section
 
 MagnumDriver = Literal["heat", "magnum-cluster-api", "capi-helm"]
+#: The drivers that set no taints on nodes, so that NFD does.
+TAINTED_BY_NFD: Final = ("magnum-cluster-api", "capi-helm")
 
 #: The node label that carries the node group's name, per Magnum driver (openstack/magnum stable/2025.1 heat minion script;
 #: vexxhost/magnum-cluster-api 0.38.1; openstack/magnum-capi-helm 1.4.0).
@@ -307,12 +309,7 @@ class MagnumSettings(Cluster):
     @property
     def taints_by_nfd(self) -> bool:
         """Whether the driver sets no taints, so that NFD does."""
-        return self.driver in {"magnum-cluster-api", "capi-helm"}
-
-    @property
-    def taints_by_kubelets(self) -> bool:
-        """Whether the driver's kubelets register with taints."""
-        return self.driver == "heat"
+        return self.driver in TAINTED_BY_NFD
 
     @property
     def tainted_by(self) -> TaintedBy | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS, MagnumSettings, read_existing
+from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS, TAINTED_BY_NFD, MagnumSettings, read_existing
 from gpu_pools.platforms.magnum.drivers import check_magnum_drivers, magnum_driver_warnings, scales_groups
 from gpu_pools.platforms.magnum.placement import MagnumPlacement, place
 from gpu_pools.platforms.platform import Platform
@@ -53,7 +53,7 @@ class Magnum(Platform[MagnumSettings]):
     def check_taints(self, taints: tuple[Taint, ...], section: PoolSection) -> None:
         """Refuse taints that NFD does not set, where the driver's kubelets set none."""
         driver = section.context.magnum_driver
-        if driver not in {"magnum-cluster-api", "capi-helm"}:
+        if driver not in TAINTED_BY_NFD:
             return
         for index, taint in enumerate(taints):
             if reason := refused_by_nfd(taint.key):
