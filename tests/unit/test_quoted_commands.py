@@ -312,8 +312,8 @@ def test_a_command_of_ours_that_does_not_work_is_found(arguments: list[str]) -> 
 
 def test_commands_are_found_in_texts() -> None:
     assert len(_of("kubectl")) > 20
-    assert len(_of("python -m gpu_pools", "gpu-pools")) > 50
-    assert len(_of("make")) > 2
+    assert len(_of("python -m gpu_pools", "gpu-pools")) > 30
+    assert len(_of("make")) > 1
     assert {one.command for one in quoted() if one.remedy and one.whole} >= {"gpu-pools repair NODE --stack STACK"}
     assert [*_commands("Run `az acr list && az login`; kubectl get nodes -L X. Then az says so.")] == [
         ("az acr list", True),
