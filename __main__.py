@@ -6,8 +6,8 @@ from typing import Any
 
 import pulumi
 
-from components.platform import GpuPlatform
-from components.stack_config import read_stack_config, secret_sections
+from gpu_pools.components.arguments.stack_config import read_stack_config, secret_sections
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.text.errors import InvalidStackError
 
 

@@ -6,6 +6,6 @@ import sys
 # The folder itself comes off the path: in it, `platform` would be ours instead of Python's.
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib may load `platform`
 
-from components.provider import main
+from gpu_pools.components.provider import main
 
 main()

@@ -15,6 +15,30 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
+from gpu_pools.components.arguments.known import known_args
+from gpu_pools.components.arguments.sections import (
+    Acknowledged,
+    FlavorsSection,
+    NodeFeatureDiscoverySection,
+    ObservabilitySection,
+    OperatorSection,
+    Pools,
+    RegistrySection,
+    SharingSection,
+    VerificationSection,
+)
+from gpu_pools.components.arguments.stack import Cluster
+from gpu_pools.components.arguments.to_stack import in_stack_keys, located_in, sections_in, stack_config
+from gpu_pools.components.clouds import CLOUDS, ClusterComponent, waiting
+from gpu_pools.components.engine import log
+from gpu_pools.components.engine.options import child_options
+from gpu_pools.components.engine.outputs import put_off
+from gpu_pools.components.gpu_operator.node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
+from gpu_pools.components.gpu_operator.operator import GpuOperator
+from gpu_pools.components.kubernetes.pull_secret import pull_secret
+from gpu_pools.components.kubernetes.recorded_objects import Stored, require_objects
+from gpu_pools.components.proof.fixed_counts import require_nodes
+from gpu_pools.components.sharing import declare
 from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.placing import labeller_selector
 from gpu_pools.plan.planned import Plan, PoolPlan
@@ -27,37 +51,12 @@ from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.incidents import explained
 
-from . import _log
-from ._args import Cluster
-from ._clouds import CLOUDS, ClusterComponent, waiting
-from ._fixed_counts import require_nodes
-from ._known import known_args
-from ._options import child_options
-from ._outputs import put_off
-from ._pull_secret import pull_secret
-from ._recorded_objects import Stored, require_objects
-from ._section_args import (
-    Acknowledged,
-    FlavorsSection,
-    NodeFeatureDiscoverySection,
-    ObservabilitySection,
-    OperatorSection,
-    Pools,
-    RegistrySection,
-    SharingSection,
-    VerificationSection,
-)
-from ._to_stack import in_stack_keys, located_in, sections_in, stack_config
-from .gpu_operator import GpuOperator
-from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
-from .sharing import declare
-
 if TYPE_CHECKING:
-    from .aks import AksCluster
-    from .existing_aks import ExistingAksCluster
-    from .observability import ObservabilityArgs
-    from .smoke_test import SharingSmokeTestArgs
-    from .verification import VerificationArgs, VerifierArgs
+    from gpu_pools.components.aks.cluster import AksCluster
+    from gpu_pools.components.aks.existing import ExistingAksCluster
+    from gpu_pools.components.observability.observability import ObservabilityArgs
+    from gpu_pools.components.proof.smoke_test import SharingSmokeTestArgs
+    from gpu_pools.components.proof.verification import VerificationArgs, VerifierArgs
 
 
 class GpuPlatformArgs(TypedDict):
@@ -211,7 +210,7 @@ class GpuPlatform(pulumi.ComponentResource):
         """What must be there before the pools' first nodes, so that they register with the startup taint."""
         if not planned.settings.verification.startup_taint or planned.settings.cluster.tainted_by != "admission":
             return []
-        from .startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
+        from gpu_pools.components.gpu_operator.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
 
         return [StartupTaint(f"{name}-startup-taint", {}, inside, planned=planned)]
 
@@ -249,7 +248,7 @@ class GpuPlatform(pulumi.ComponentResource):
     @staticmethod
     def _observability(name: str, planned: Plan, opts: pulumi.ResourceOptions, reached: "ObservabilityArgs") -> None:
         # Loaded only where it is used, as the clouds are.
-        from .observability import Observability  # noqa: PLC0415
+        from gpu_pools.components.observability.observability import Observability  # noqa: PLC0415
 
         if context := planned.settings.cluster.context:
             reached["context"] = context
@@ -265,9 +264,8 @@ class GpuPlatform(pulumi.ComponentResource):
         config: Mapping[str, Any],
     ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
+        from gpu_pools.components.proof.verification import Verification, Verifier, deployed_program  # noqa: PLC0415
         from gpu_pools.proof.verifier_pods import restarts_mps  # noqa: PLC0415
-
-        from .verification import Verification, Verifier, deployed_program  # noqa: PLC0415
 
         reached: VerifierArgs = {"kubeconfig": kubeconfig}
         if context := planned.settings.cluster.context:
@@ -297,7 +295,7 @@ class GpuPlatform(pulumi.ComponentResource):
         return known.apply(lambda one: reports(planned, deployed_program(one["program"]), groups=one["groups"]))
 
     def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
-        from .smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
+        from gpu_pools.components.proof.smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
 
         namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
         after = waiting(opts, [namespace])
@@ -349,6 +347,6 @@ def _of_azure(cluster: "AksCluster | ExistingAksCluster", *, own: bool) -> "Obse
 def _warn(planned: Plan, resource: pulumi.Resource) -> None:
     for pool in planned.pools:
         for warning in pool.warnings:
-            _log.warn(f"pool {pool.name}: {warning}", resource)
+            log.warn(f"pool {pool.name}: {warning}", resource)
     for line in explained(warning for pool in planned.pools for warning in pool.warnings):
-        _log.info(line, resource)
+        log.info(line, resource)

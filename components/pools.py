@@ -11,10 +11,10 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from ._args import AksPoolArgs, ExistingPoolArgs, FlavorArgs, MagnumPoolArgs, PoolArgs
-from ._known import known_args
-from ._outputs import put_back
-from ._to_stack import plan_alone, pool_keys, stack_keys
+from gpu_pools.components.arguments.known import known_args
+from gpu_pools.components.arguments.stack import AksPoolArgs, ExistingPoolArgs, FlavorArgs, MagnumPoolArgs, PoolArgs
+from gpu_pools.components.arguments.to_stack import plan_alone, pool_keys, stack_keys
+from gpu_pools.components.engine.outputs import put_back
 
 __all__ = [
     "AksPool",

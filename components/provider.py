@@ -27,24 +27,23 @@ from pulumi.provider.server import ComponentInitError
 from pulumi.runtime.sync_await import _sync_await
 
 from gpu_pools import __version__
+from gpu_pools.components.aks.cluster import AksCluster, AksGpuNodePool
+from gpu_pools.components.aks.existing import ExistingAksCluster
+from gpu_pools.components.existing.cluster import ExistingCluster
+from gpu_pools.components.gpu_operator.node_features import NodeFeatureDiscovery, PoolLabels
+from gpu_pools.components.gpu_operator.operator import GpuOperator
+from gpu_pools.components.gpu_operator.startup_taint import StartupTaint
+from gpu_pools.components.magnum.cluster import MagnumCluster, MagnumGpuNodePool
+from gpu_pools.components.magnum.existing import ExistingMagnumCluster
+from gpu_pools.components.observability.observability import Observability
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.pools import AksPool, ExistingPool, MagnumPool
+from gpu_pools.components.proof.smoke_test import SharingSmokeTest
+from gpu_pools.components.proof.verification import Verification, Verifier
+from gpu_pools.components.sharing import Exclusive, Mig, Mps, TimeSlicing
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text import harmless
 from gpu_pools.text.errors import InvalidStackError
-
-from .aks import AksCluster, AksGpuNodePool
-from .existing import ExistingCluster
-from .existing_aks import ExistingAksCluster
-from .existing_magnum import ExistingMagnumCluster
-from .gpu_operator import GpuOperator
-from .magnum import MagnumCluster, MagnumGpuNodePool
-from .node_features import NodeFeatureDiscovery, PoolLabels
-from .observability import Observability
-from .platform import GpuPlatform
-from .pools import AksPool, ExistingPool, MagnumPool
-from .sharing import Exclusive, Mig, Mps, TimeSlicing
-from .smoke_test import SharingSmokeTest
-from .startup_taint import StartupTaint
-from .verification import Verification, Verifier
 
 COMPONENTS: Final[tuple[type[ComponentResource], ...]] = (
     *(Exclusive, TimeSlicing, Mps, Mig),

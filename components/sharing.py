@@ -11,14 +11,13 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 
+from gpu_pools.components.arguments.known import known_args
+from gpu_pools.components.arguments.modes import NeedsArgs, SideBySideArgs, SlicesArgs
+from gpu_pools.components.arguments.sharing import PartitionsArgs, SharingArgs
+from gpu_pools.components.arguments.to_stack import stack_keys
 from gpu_pools.sharing.mode import Sharing
 from gpu_pools.sharing.modes import parse_sharing
 from gpu_pools.text.errors import Problems
-
-from ._known import known_args
-from ._mode_args import NeedsArgs, SideBySideArgs, SlicesArgs
-from ._sharing_args import PartitionsArgs, SharingArgs
-from ._to_stack import stack_keys
 
 __all__ = [
     "Exclusive",

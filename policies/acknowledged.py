@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.policies import kinds
 from gpu_pools.stack.acknowledged import CLUSTER
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.errors import InvalidStackError
-
-from . import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,14 +9,13 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.policies.exceptions import SCHEMA
 from gpu_pools.text.pages import name_page
-
-from .exceptions import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .rule import Rule
+    from gpu_pools.policies.rule import Rule
 
 _ALL: Final = "all"
 

@@ -41,19 +41,18 @@ from pulumi_policy.deserialize import SPECIAL_SECRET_SIG, SPECIAL_SIG_KEY, deser
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, UnknownValueError, unknown_checking_proxy
 from pulumi_policy.secret import Secret as EngineSecret
 
+from gpu_pools.policies.acknowledged import acknowledged_by
+from gpu_pools.policies.configuration import schema_of, unknown_rules
+from gpu_pools.policies.described import Resource, Secret, Stack, Unknown, plain_type
+from gpu_pools.policies.judging import Undecided, Violation, judge, read_settings
 from gpu_pools.stack.settings import config_value
 from gpu_pools.text import harmless
-
-from .acknowledged import acknowledged_by
-from .configuration import schema_of, unknown_rules
-from .described import Resource, Secret, Stack, Unknown, plain_type
-from .judging import Undecided, Violation, judge, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .judging import Verdict
-    from .rule import Rule
+    from gpu_pools.policies.judging import Verdict
+    from gpu_pools.policies.rule import Rule
 
     Report = Callable[[str, str | None], None]
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.policies.exceptions import Exemption, holding, parse_exemptions
+from gpu_pools.policies.reading import Trace, UnknownMetError
+from gpu_pools.policies.rule import Case
 from gpu_pools.text.incidents import link
-
-from .exceptions import Exemption, holding, parse_exemptions
-from .reading import Trace, UnknownMetError
-from .rule import Case
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping
 
-    from .described import Resource, Stack
-    from .rule import Found, Limit, Rule
+    from gpu_pools.policies.described import Resource, Stack
+    from gpu_pools.policies.rule import Found, Limit, Rule
 
 
 #: In the urn of what our platform component makes of the sections of a stack file.

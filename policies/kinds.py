@@ -13,16 +13,15 @@ import yaml
 from gpu_pools.existing.kinds import kind_of_text
 from gpu_pools.existing.yaml_tree import parse_documents
 from gpu_pools.hardware.azure_sizes import retired, size
+from gpu_pools.policies.reading import UnknownMetError
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
-
-from .reading import UnknownMetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .described import Resource
-    from .reading import Field
-    from .rule import Case
+    from gpu_pools.policies.described import Resource
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 AGENT_POOL: Final = "azure-native:containerservice:AgentPool"
 MANAGED_CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
@@ -35,7 +34,7 @@ CLUSTER_POLICIES: Final = ("kubernetes:nvidia.com/v1:ClusterPolicy", "kubernetes
 #: Where an operator is told things: only for rules that judge what is said, since a ClusterPolicy has no chart's defaults.
 OPERATORS: Final = (RELEASE, *CLUSTER_POLICIES)
 CONFIG_MAP: Final = "kubernetes:core/v1:ConfigMap"
-#: Where keys of a ConfigMap are written: each of ours is a patch (components/_sharing_keys.py).
+#: Where keys of a ConfigMap are written: each of ours is a patch (components/gpu_operator/sharing_keys.py).
 CONFIG_MAPS: Final = (CONFIG_MAP, "kubernetes:core/v1:ConfigMapPatch")
 NODE_PATCH: Final = "kubernetes:core/v1:NodePatch"
 #: What a Prometheus Operator reads, and Azure's Managed Prometheus: the same kinds in two API groups.

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .described import Secret, Unknown
+from gpu_pools.policies.described import Secret, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .described import Resource
+    from gpu_pools.policies.described import Resource
 
 
 class UnknownMetError(Exception):

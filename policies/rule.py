@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .reading import Field, Trace, UnknownMetError
+from gpu_pools.policies.reading import Field, Trace, UnknownMetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from .described import Resource, Stack
+    from gpu_pools.policies.described import Resource, Stack
 
 Level = Literal["advisory", "mandatory", "disabled"]
 

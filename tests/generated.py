@@ -1,8 +1,9 @@
 """Writes what follows from the tables of fields: ``python -m tests.generated``; tests/unit/test_fields.py holds it to
 them, tests/components/test_fields.py the schema.
 
-The types of the components' arguments (components/_args.py) are written out, since mypy and Pulumi's analyzer read the text of a
-program, not what it computes. Of docs/reference/stack.md the tables between marks are written, the prose around them is by hand.
+The types of the components' arguments (components/arguments/stack.py) are written out, since mypy and Pulumi's analyzer read the
+text of a program, not what it computes. Of docs/reference/stack.md the tables between marks are written, the prose around them
+is by hand.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 
 
 ROOT: Final = Path(__file__).parents[1]
-ARGS: Final = ROOT / "components" / "_args.py"
-MODE_ARGS: Final = ROOT / "components" / "_mode_args.py"
+ARGS: Final = ROOT / "components" / "arguments" / "stack.py"
+MODE_ARGS: Final = ROOT / "components" / "arguments" / "modes.py"
 SCHEMA: Final = ROOT / "components" / "schema.json"
 PAGES: Final = ROOT / "docs" / "reference" / "components"
 PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
@@ -69,7 +70,7 @@ from typing import {names}
 _IMPORTS: Final = """
 import pulumi
 
-from ._sharing_args import Declared, Sharing
+from gpu_pools.components.arguments.sharing import Declared, Sharing
 """
 #: Where a program of Python may also hand over what is no type of a schema: a component, a mapping in the stack file's words.
 _TAIL: Final = """
@@ -238,13 +239,13 @@ MODE_TYPES: Final = (
 
 
 def args_text() -> str:
-    """components/_args.py."""
+    """components/arguments/stack.py."""
     head = _HEAD.format(of="clusters, pools and other sections", names="TYPE_CHECKING, Any, NotRequired, TypedDict")
     return head + _IMPORTS + _RANGE + "".join(map(_type, TYPES)) + _TAIL
 
 
 def mode_args_text() -> str:
-    """components/_mode_args.py."""
+    """components/arguments/modes.py."""
     return _HEAD.format(of="sharing modes", names="NotRequired, TypedDict") + "".join(map(_type, MODE_TYPES))
 
 
@@ -437,7 +438,7 @@ def _keys_by_path(settings: tuple[type, ...], above: str = "") -> dict[str, list
 
 def schema_text() -> str:
     """components/schema.json, of the types as they are written."""
-    from components.provider import GpuPoolsProvider  # noqa: PLC0415 - once they are
+    from gpu_pools.components.provider import GpuPoolsProvider  # noqa: PLC0415 - once they are
 
     return json.dumps(json.loads(GpuPoolsProvider().schema or ""), indent=1) + "\n"
 

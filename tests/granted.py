@@ -1,4 +1,4 @@
-"""The verifiers' account, its rights and the policy that narrows them, as components/verification.py gives them in a cluster."""
+"""The verifiers' account, its rights and the policy that narrows them, as components/proof/verification.py makes them."""
 
 from __future__ import annotations
 

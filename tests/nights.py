@@ -33,9 +33,11 @@ NIGHTS: Final = {
     f"{_ENGINE}/test_adopt_clusters.py": Night(f"{_ENGINE}/test_adopt_clusters.py", ("TestAks",)),
     f"{_ENGINE}/test_aks_options.py": Night(f"{_ENGINE}/test_aks_changes.py"),
     f"{_ENGINE}/test_aks_system_pool.py": Night("tests/sandbox/test_system_pool.py"),
+    f"{_ENGINE}/test_drift.py": Night(f"{_ENGINE}/test_drift.py", ("TestAks",)),
     f"{_ENGINE}/test_entra.py": Night("tests/sandbox/test_attacks_entra.py"),
     f"{_ENGINE}/test_environment.py": Night(f"{_ENGINE}/test_interruption.py"),
     f"{_ENGINE}/test_interruption.py": Night(f"{_ENGINE}/test_interruption.py"),
+    f"{_ENGINE}/test_keys.py": Night(f"{_ENGINE}/test_keys.py", ("test_a_changed_declaration", "test_a_destroy_leaves_nothing")),
     f"{_ENGINE}/test_lifecycle.py": Night(f"{_ENGINE}/test_lifecycle.py", ("[aks-dev]",)),
     f"{_ENGINE}/test_magnum_addons.py": Night(f"{_ENGINE}/test_platforms.py"),
     f"{_ENGINE}/test_magnum_existing.py": Night(f"{_ENGINE}/test_aks_existing.py"),
@@ -43,12 +45,17 @@ NIGHTS: Final = {
     f"{_ENGINE}/test_magnum_scaling.py": Night(f"{_ENGINE}/test_platforms.py"),
     f"{_ENGINE}/test_observed.py": Night("tests/observing/test_rules.py"),
     f"{_ENGINE}/test_packages.py": Night(f"{_ENGINE}/test_packages.py"),
+    f"{_ENGINE}/test_platforms.py": Night(f"{_ENGINE}/test_platforms.py", ("[magnum]",)),
     f"{_ENGINE}/test_real_node_mps.py": Night(f"{_ENGINE}/test_mps.py"),
+    f"{_ENGINE}/test_reverts.py": Night(f"{_ENGINE}/test_interruption.py"),
     f"{_ENGINE}/test_rollout_aks.py": Night(f"{_ENGINE}/test_rollout.py"),
     f"{_ENGINE}/test_rollout_magnum.py": Night(f"{_ENGINE}/test_rollout.py"),
     f"{_ENGINE}/test_rotation_magnum.py": Night(f"{_ENGINE}/test_rotation_aks.py"),
     f"{_ENGINE}/test_rotation_magnum_existing.py": Night(f"{_ENGINE}/test_rotation_aks.py"),
     f"{_ENGINE}/test_upgrades.py": Night(f"{_ENGINE}/test_upgrades.py", ("test_one_release_after_the_other",)),
+    "tests/sandbox/machines/test_mig_manager.py": Night(
+        "tests/sandbox/machines/test_mig_manager.py", ("[v0.10.0", "pauses", "waits_for_the_pods", "uses_a_gpu", "a_layout_that_the_file_lacks")
+    ),
     "tests/sandbox/test_private_registry.py": Night("tests/sandbox/test_registry.py"),
 }
 

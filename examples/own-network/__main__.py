@@ -8,12 +8,9 @@ import base64
 
 import pulumi
 import pulumi_kubernetes
-from gpu_pools.components.aks import AksGpuNodePool
-from gpu_pools.components.gpu_operator import GpuOperator
-from gpu_pools.components.node_features import NodeFeatureDiscovery
-from gpu_pools.components.pools import AksPool
-from gpu_pools.components.sharing import Mig, TimeSlicing
 from pulumi_azure_native import containerservice, network, resources
+
+from gpu_pools.components import AksGpuNodePool, AksPool, GpuOperator, Mig, NodeFeatureDiscovery, TimeSlicing
 
 A100 = "Standard_NC24ads_A100_v4"
 config = pulumi.Config()

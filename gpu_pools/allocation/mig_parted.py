@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from gpu_pools.sharing.mode import GpuLayout, Layout, Sharing
 
 MIG_PARTED_CONFIG_MAP: Final = "gpu-pools-mig-parted"
-#: Nobody reads it but the program: the named configs of the mig-parted file that are not gone yet (components/_sharing_keys.py).
+#: Nobody reads it but the program: the named configs of the mig-parted file that are not gone yet
+# (components/gpu_operator/sharing_keys.py).
 MIG_PARTED_ENTRIES_CONFIG_MAP: Final = "gpu-pools-mig-layouts"
 #: The key for "no MIG" that the GPU operator's own default refers to; a custom map must have it.
 MIG_DISABLED_KEY: Final = "all-disabled"

@@ -223,7 +223,7 @@ def blast_radius(
 
 
 def _refused(before: Plan, after: Plan) -> Iterator[str]:
-    """What the hook of the operator's release refuses (components/_upgrade_first.py): the same judgement, before a deploy."""
+    """What the hook of the operator's release refuses, judged before a deploy (components/gpu_operator/upgrade_first.py)."""
     old, new = before.settings.operator, after.settings.operator
     if not old.adopted and not new.adopted and (problem := refusal(operator_step(old.chart.version, new.chart.version))):
         yield f"{problem.path}: {problem.message}. {problem.remedy.removesuffix('.')}"

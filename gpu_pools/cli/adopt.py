@@ -302,7 +302,7 @@ def _short(options: argparse.Namespace) -> str:
 
 
 def _owner(options: argparse.Namespace) -> str:
-    """As the program says it (components/_stack_owner.py)."""
+    """As the program says it (components/engine/stack_owner.py)."""
     return f"{options.project}/{_short(options)}"
 
 

@@ -1,6 +1,6 @@
 """An AKS cluster as it was found, and what of a stack does not go together with it. Pure: what was read comes in.
 
-Azure would refuse all of this, some of it minutes into a deploy. Not here: reading it (components/existing_aks.py); quotas, sizes
+Azure would refuse all of this, some of it minutes into a deploy. Not here: reading it (components/aks/existing.py); quotas, sizes
 and zones of the region (gpu_pools/platforms/aks/cloud.py).
 Sources: azure-aks-docs at fb060abe (create-node-pools, start-stop-cluster, upgrade-aks-control-plane); Azure's answers to others,
 as sandbox/clouds/azure_networks.py names them.

@@ -2,7 +2,7 @@
 
 Two of them in one cluster break each other (gpu_pools/stack/adoption.py). They are known by their images, which keep the last
 part of their name in mirrors, and by the labels of their charts. What the operator itself has made is not meant: its DaemonSets
-belong to a ClusterPolicy. Who asks, and that it is none of the stack's own, is components/_owners.py.
+belong to a ClusterPolicy. Who asks, and that it is none of the stack's own, is components/kubernetes/owners.py.
 
 Sources: NVIDIA/gpu-operator v26.7.0 (templates/operator.yaml, values.yaml), kubernetes-sigs/node-feature-discovery 0.19 (its
 chart's values and _helpers.tpl), NVIDIA/k8s-device-plugin 0.20 (its chart and static manifest); azure-aks-docs, use-nvidia-gpu,

@@ -5,7 +5,8 @@ and pods with an emptyDir be evicted: without them their node ends as `upgrade-f
 pods that hold no GPU, too, and is only reached where the eviction of those that do has failed. Nothing is said where nothing is
 declared: what somebody loses by an eviction is theirs to declare.
 
-And how long that may take: so long `up` waits for a pool's drivers before its nodes are proven (components/_operands_first.py).
+And how long that may take: so long `up` waits for a pool's drivers before its nodes are proven
+(components/proof/operands_first.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 With ``replace`` the digits are a label of the nodes, by which old ones are told from new ones. With ``surge`` they also end the
 pool's name in the cloud, and a change of any of that makes another pool beside the old one. A pool that was there before
-`replace` was declared keeps its name until such a change (components/_rotation.py); its nodes get the label.
+`replace` was declared keeps its name until such a change (components/replacement.py); its nodes get the label.
 
 What only the engine will know (Outputs), and what the cluster gives to all of its pools, does not count: a change of that
 deletes the pool first, undrained. The digits must stay the same from version to version, since other ones exchange every pool.

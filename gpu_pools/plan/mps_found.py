@@ -1,7 +1,7 @@
 """What a running cluster says about MPS: which device plugin its operator runs, and which nodes would keep an old split.
 
-Pure: objects of the API come in. Who asks, and when, is components/_mps_first.py. How each version of the device plugin updates
-the MPS daemon is in gpu_pools/plan/mps_support.py.
+Pure: objects of the API come in. Who asks, and when, is components/gpu_operator/mps_first.py. How each version of the device
+plugin updates the MPS daemon is in gpu_pools/plan/mps_support.py.
 """
 
 from __future__ import annotations

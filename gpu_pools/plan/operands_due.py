@@ -1,7 +1,7 @@
 """Which nodes of a pool still get other pods of the operator. Pure: nodes and pods come in.
 
 The operator replaces its programs node by node, and drivers minutes apart, long after its release is ready, while a proof has one
-deadline for all nodes. So a proof begins when nothing of this is left (components/_operands_first.py).
+deadline for all nodes. So a proof begins when nothing of this is left (components/proof/operands_first.py).
 
 Three things tell it. A driver of another version is in the node's labels. Another operator with the same driver is not; but each
 chart writes its own name on the pods of all its operands (NVIDIA/gpu-operator v25.3.4 to v26.7.0: ``operand-labels`` in

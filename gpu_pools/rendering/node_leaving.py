@@ -26,7 +26,7 @@ NAME: Final = "gpu-pools-leave"
 READERS: Final = ("quantities.py", "changer/nfd_rules.py")
 #: Of pools that are declared no longer.
 REMOVED: Final = f"{NAME}-removed-pools"
-#: Longer than the program allows itself, and shorter than Helm is given (components/_helm.py).
+#: Longer than the program allows itself, and shorter than Helm is given (components/kubernetes/helm.py).
 _SECONDS: Final = 1500
 _RIGHTS: Final = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]},

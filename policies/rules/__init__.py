@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..rules import config_maps, images, magnum, organisation, pools, programs, releases, workloads
+from gpu_pools.policies.rules import config_maps, images, magnum, organisation, pools, programs, releases, workloads
 
 if TYPE_CHECKING:
-    from ..rule import Rule
+    from gpu_pools.policies.rule import Rule
 
 RULES: Final[tuple[Rule, ...]] = (
     *config_maps.RULES,

@@ -15,15 +15,14 @@ from gpu_pools.existing.plugin_check import check_plugin_config
 from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.run_context import RunContext
 from gpu_pools.existing.yaml_tree import parse_documents
-
-from .. import kinds
-from ..rule import Found, Limit, Rule
+from gpu_pools.policies import kinds
+from gpu_pools.policies.rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..reading import Field
-    from ..rule import Case
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 #: The MIG strategy of the cluster is not a matter of one file: `mig-strategy-fits` compares the two.
 _OPEN: Final = RunContext("operator", "")

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.policies import kinds
+from gpu_pools.policies.rule import Found, Limit, Rule
 from gpu_pools.reading.image_names import read_image_name
-
-from .. import kinds
-from ..rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..reading import Field
-    from ..rule import Case
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 _OURS: Final = "gpu-pools:index:"
 

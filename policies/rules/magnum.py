@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from .. import kinds
-from ..rule import Found, Rule
+from gpu_pools.policies import kinds
+from gpu_pools.policies.rule import Found, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..described import Resource
-    from ..reading import Field
-    from ..rule import Case
+    from gpu_pools.policies.described import Resource
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 _NO_DRIVER_IMAGE: Final = re.compile(r"flatcar|fedora-?coreos|fcos", re.IGNORECASE)
 

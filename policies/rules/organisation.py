@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.azure_sizes import retired, size
 from gpu_pools.hardware.prices import HOURS_PER_MONTH, read_prices
+from gpu_pools.policies import kinds
+from gpu_pools.policies.rule import Found, Limit, Rule
 from gpu_pools.sharing.modes import MODES
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
-
-from .. import kinds
-from ..rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpu_pools.hardware.prices import Prices
-
-    from ..reading import Field
-    from ..rule import Case
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 _GROUP: Final = "azure-native:resources:ResourceGroup"
 _TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}

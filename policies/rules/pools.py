@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.azure_sizes import retired, size
+from gpu_pools.policies import kinds
+from gpu_pools.policies.rule import Found, Rule
 from gpu_pools.text.errors import show
-
-from .. import kinds
-from ..rule import Found, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..reading import Field
-    from ..rule import Case
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 _SPOT_TAINT: Final = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
 

@@ -12,18 +12,17 @@ from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.run_context import RunContext
 from gpu_pools.hardware.azure_sizes import size
 from gpu_pools.platforms.aks.node_boot import MANAGED_TAG, boot_tags
+from gpu_pools.policies import kinds
+from gpu_pools.policies.rule import Found, Rule
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT
 from gpu_pools.text.errors import show
-
-from .. import kinds
-from ..rule import Found, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..described import Resource
-    from ..reading import Field
-    from ..rule import Case
+    from gpu_pools.policies.described import Resource
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 _Check = Callable[[object, tuple[str, ...], Findings, RunContext], None]
 _NODE_POOLS: Final = (kinds.AGENT_POOL, kinds.NODE_GROUP)

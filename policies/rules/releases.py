@@ -6,16 +6,15 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.operands import brought, parse_version, version_text
+from gpu_pools.policies import kinds
+from gpu_pools.policies.rule import Found, Limit, Rule
 from gpu_pools.text.errors import show
-
-from .. import kinds
-from ..rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..reading import Field
-    from ..rule import Case
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 _OPERANDS: Final = ("devicePlugin", "migManager")
 _LEAST_SECONDS: Final = 1800

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.resource_names import MIG_RESOURCE, WHOLE_GPU, mig_resource
+from gpu_pools.policies import kinds
+from gpu_pools.policies.rule import Found, Rule
 from gpu_pools.verifier.quantities import read_count
-
-from .. import kinds
-from ..rule import Found, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..described import Resource
-    from ..reading import Field
-    from ..rule import Case
+    from gpu_pools.policies.described import Resource
+    from gpu_pools.policies.reading import Field
+    from gpu_pools.policies.rule import Case
 
 #: Labels that gpu-feature-discovery sets once a node lives.
 _DISCOVERED: Final = ("nvidia.com/gpu.", "nvidia.com/mig", "nvidia.com/cuda", "nvidia.com/mps")

@@ -2,7 +2,7 @@
 
 The engine does not look for them by itself. An update that ended early may have deleted objects of a pool that the stack file
 declares again by now, and then nothing would create them. On a real cloud the program fails with the remedy, `pulumi up
---refresh` (components/_recorded_objects.py); here `make up` refreshes exactly these resources.
+--refresh` (components/kubernetes/recorded_objects.py); here `make up` refreshes exactly these resources.
 
 Objects are listed, a kind and a namespace at a time: a stack has hundreds of objects, of a dozen kinds.
 

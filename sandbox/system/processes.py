@@ -284,9 +284,22 @@ def _start(log: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path | N
         raise SandboxError(message, remedy) from error
     finally:
         os.close(output)
+    _wait_for_environment(child)
     # Collects the exit status whenever it comes, so that no zombie stays while this process lives.
     threading.Thread(target=child.wait, name=f"wait for {child.pid}", daemon=True).start()
     return child
+
+
+def _wait_for_environment(child: subprocess.Popen[bytes]) -> None:
+    """Wait until the mark of a process that was just started can be read.
+
+    Popen returns when the kernel has closed the old program's files, and only then does the kernel set up the new environment: for
+    this moment, which is long on a busy machine, nobody could find the process by its mark.
+    """
+    end = time.monotonic() + _KILL_SECONDS
+    with contextlib.suppress(OSError):
+        while not (_PROC / str(child.pid) / "environ").read_bytes() and time.monotonic() < end and child.poll() is None:
+            time.sleep(0.001)
 
 
 def _end(process: Process, grace: float) -> None:

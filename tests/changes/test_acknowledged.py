@@ -16,7 +16,7 @@ from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.plan.change_ids import pool_goes
 from gpu_pools.plan.planning import plan_config
-from policies.acknowledged import acknowledged_by
+from gpu_pools.policies.acknowledged import acknowledged_by
 
 from .stacks import BEFORE
 

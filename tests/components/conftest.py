@@ -13,7 +13,7 @@ import pytest
 from pulumi.runtime import mocks, settings, stack
 from pulumi.runtime.mocks import MockMonitor
 
-from components import _fixed_counts
+from gpu_pools.components.proof import fixed_counts
 from tests.api_server import ApiServer
 
 if TYPE_CHECKING:
@@ -228,17 +228,17 @@ def kubelogin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes that are missing never come in these tests, and a cluster that does not answer never will."""
-    monkeypatch.setattr(_fixed_counts, "_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(_fixed_counts, "_EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(_fixed_counts, "_seconds", lambda _plan: 0.0)
-    cluster_at = _fixed_counts.cluster_at
+    monkeypatch.setattr(fixed_counts, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(fixed_counts, "_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(fixed_counts, "_seconds", lambda _plan: 0.0)
+    cluster_at = fixed_counts.cluster_at
 
     def of_this_machine(kubeconfig: str, context: str | None) -> Any:
         if "127.0.0.1" not in kubeconfig:
             raise ConnectionError
         return cluster_at(kubeconfig, context)
 
-    monkeypatch.setattr(_fixed_counts, "cluster_at", of_this_machine)
+    monkeypatch.setattr(fixed_counts, "cluster_at", of_this_machine)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components.platform import GpuPlatform
 from gpu_pools.adopting.documents import as_inputs, flat
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.platforms.aks.properties import known_of, replacing
 from gpu_pools.verifier import archive
 from sandbox.providers.azure_native import AzureNativeStandIn

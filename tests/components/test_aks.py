@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import aks
-from components.aks import AksCluster, AksGpuNodePool
-from components.gpu_operator import GpuOperator
-from components.sharing import Mig, TimeSlicing
+from gpu_pools.components.aks import cluster as aks
+from gpu_pools.components.aks.cluster import AksCluster, AksGpuNodePool
+from gpu_pools.components.gpu_operator.operator import GpuOperator
+from gpu_pools.components.sharing import Mig, TimeSlicing
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks as aks_stack
 from tests.unit.stacks import plan_of
@@ -18,7 +18,7 @@ from tests.unit.stacks import plan_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from components.aks import AksClusterArgs, AksPoolArgs
+    from gpu_pools.components.aks.cluster import AksClusterArgs, AksPoolArgs
 
     from .conftest import Recorder, Registered
 
@@ -65,7 +65,7 @@ class TestCluster:
 
     def test_alone_it_tells_of_values_that_no_enumeration_lists(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         said: list[str] = []
-        monkeypatch.setattr(aks._log, "warn", lambda text, _resource=None: said.append(text))
+        monkeypatch.setattr(aks.log, "warn", lambda text, _resource=None: said.append(text))
         declared: AksClusterArgs = {**CLUSTER, "properties": {"supportPlan": "LongTerm"}}
         run(lambda: AksCluster("c", declared))
         (warning,) = [one for one in said if "supportPlan" in one]

@@ -8,8 +8,8 @@ import pulumi
 import pytest
 import yaml
 
-from components.aks import AksCluster, AksGpuNodePool
-from components.platform import GpuPlatform
+from gpu_pools.components.aks.cluster import AksCluster, AksGpuNodePool
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.bad_aks_options import GUID, id_of, subnet
 from tests.unit.golden import golden

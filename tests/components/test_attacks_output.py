@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pulumi import InputPropertiesError
 
-from components import _log
-from components.provider import GpuPoolsProvider
+from gpu_pools.components.engine import log
+from gpu_pools.components.provider import GpuPoolsProvider
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.errors import InvalidStackError
 from tests.hostile import WORST, harmful
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.mark.parametrize("say", [_log.info, _log.warn, _log.error])
+@pytest.mark.parametrize("say", [log.info, log.warn, log.error])
 def test_messages_of_components_carry_no_escape(say: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries escapes and turns of direction by an answer of a cloud, or the report of a node."""
     said: list[str] = []

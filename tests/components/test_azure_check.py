@@ -13,11 +13,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from components import _azure_session, azure_check
-from components._azure_session import NotThereError, Session, UnreadError, log_in, resource_manager
-from components.aks import AksCluster
-from components.azure_check import read_azure
-from components.platform import GpuPlatform
+from gpu_pools.components.aks import check as azure_check
+from gpu_pools.components.aks import session as azure_session
+from gpu_pools.components.aks.check import read_azure
+from gpu_pools.components.aks.cluster import AksCluster
+from gpu_pools.components.aks.session import NotThereError, Session, UnreadError, log_in, resource_manager
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.platforms.aks.answers import MadeCluster, MadePool, Reservation, Size, Subnet, Usage, Version
 from gpu_pools.platforms.aks.cluster import AksSettings
@@ -369,7 +370,7 @@ def test_a_server_that_nobody_vouches_for_gets_no_token(azure: _Azure, monkeypat
 
 
 def test_who_does_not_answer_is_waited_for_once(azure: _Azure, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_azure_session, "_SECONDS", 0.2)
+    monkeypatch.setattr(azure_session, "_SECONDS", 0.2)
     azure.answers["/slow"] = [{}]
     monkeypatch.setattr(_Handler, "_content", lambda *_: threading.Event().wait(1) or (200, b"{}", {}))
     with pytest.raises(UnreadError, match=r"no whole answer within 0\.2 s"):
@@ -445,7 +446,7 @@ def asked(azure: _Azure, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(Recorder, "call", call)
     monkeypatch.setattr(azure_check, "log_in", login)
-    monkeypatch.setattr(_azure_session, "resource_manager", lambda **_: azure.address)
+    monkeypatch.setattr(azure_session, "resource_manager", lambda **_: azure.address)
     return count
 
 
@@ -485,7 +486,7 @@ def test_it_can_be_told_not_to(run: Run, asked: Counter[str]) -> None:
 
 def test_who_has_not_logged_in_is_warned_and_not_stopped(run: Run, azure: _Azure, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(azure_check._log, "warn", lambda text, _resource: said.append(text))
+    monkeypatch.setattr(azure_check.log, "warn", lambda text, _resource: said.append(text))
     assert run(lambda: GpuPlatform("g", PLATFORM)).of("ManagedCluster")  # type: ignore[arg-type]
     # The other one is about the cluster, which does not answer.
     warning, _ = said

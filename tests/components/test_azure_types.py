@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components._azure_types import without_older_types
-from components.platform import GpuPlatform
+from gpu_pools.components.aks.sdk_types import without_older_types
+from gpu_pools.components.platform import GpuPlatform
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from components.gpu_operator import GpuOperator
-from components.node_features import NodeFeatureDiscovery, PoolLabels
+from gpu_pools.components.gpu_operator.node_features import NodeFeatureDiscovery, PoolLabels
+from gpu_pools.components.gpu_operator.operator import GpuOperator
 from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import Recorder

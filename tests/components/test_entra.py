@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from components.aks import AksCluster
+from gpu_pools.components.aks.cluster import AksCluster
 from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG, TOKEN
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from components.aks import AksClusterArgs
+    from gpu_pools.components.aks.cluster import AksClusterArgs
 
     from .conftest import Recorder
 
@@ -150,7 +150,7 @@ class TestLogIn:
     def test_a_log_in_that_waits_for_somebody_is_not_waited_for(
         self, run: Run, kubelogin: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("components._entra_login._SECONDS", 0.2)
+        monkeypatch.setattr("gpu_pools.components.aks.entra_login._SECONDS", 0.2)
         kubelogin.write_text("#!/bin/sh\nexec sleep 30\n")
         said, _ = refusal(run)
         assert "it was not done after 0.2 s" in said

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from components.platform import GpuPlatform
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier import archive
@@ -436,8 +436,8 @@ def rendered(
     kubeconfig.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     # Packing the verifier takes most of the time, and no key changes it.
-    monkeypatch.setattr("components.verification.archive", _PACKED)
-    monkeypatch.setattr("components.verification.digest", _DIGEST)
+    monkeypatch.setattr("gpu_pools.components.proof.verification.archive", _PACKED)
+    monkeypatch.setattr("gpu_pools.components.proof.verification.digest", _DIGEST)
 
     def render(stack: Any) -> dict[str, Any]:
         refused: list[InvalidStackError] = []

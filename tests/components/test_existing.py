@@ -8,8 +8,8 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 import pytest
 
-from components.existing import ExistingCluster, read_kubeconfig
-from components.platform import GpuPlatform
+from gpu_pools.components.existing.cluster import ExistingCluster, read_kubeconfig
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG

@@ -8,8 +8,8 @@ import grpc
 import pytest
 import yaml
 
-from components.existing_aks import ExistingAksCluster
-from components.platform import GpuPlatform
+from gpu_pools.components.aks.existing import ExistingAksCluster
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.text.errors import InvalidStackError
 
 from . import conftest
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pulumi
 
-    from components._args import ExistingAksClusterArgs
+    from gpu_pools.components.arguments.stack import ExistingAksClusterArgs
 
     Run = Callable[..., Recorder]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from components.existing_magnum import ExistingMagnumCluster
-from components.platform import GpuPlatform
+from gpu_pools.components.magnum.existing import ExistingMagnumCluster
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG, MAGNUM_CLUSTER, Recorder
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pulumi
 
-    from components._args import ExistingMagnumClusterArgs
+    from gpu_pools.components.arguments.stack import ExistingMagnumClusterArgs
 
     Run = Callable[..., Recorder]
 

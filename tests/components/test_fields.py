@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from components.platform import GpuPlatform
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.platforms.aks.changes import refused_cluster_changes
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.options import AksClusterOptions

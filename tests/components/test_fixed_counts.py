@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _fixed_counts
-from components.platform import GpuPlatform
-from components.verification import Verification, Verifier
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.proof import fixed_counts as component
+from gpu_pools.components.proof.verification import Verification, Verifier
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.fixed_counts import fixed_counts, shortfalls, told
 from tests.unit.stacks import aks, magnum, plan_of
@@ -38,7 +38,7 @@ def daemon_set(ready: int) -> dict[str, Any]:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(_fixed_counts, "_log", SimpleNamespace(info=heard.append, warn=lambda text, _where: heard.append(text)))
+    monkeypatch.setattr(component, "log", SimpleNamespace(info=heard.append, warn=lambda text, _where: heard.append(text)))
     return heard
 
 
@@ -93,13 +93,13 @@ def test_a_cluster_that_does_not_answer_is_no_missing_node(run: Run, api: ApiSer
 def _joins(monkeypatch: pytest.MonkeyPatch, api: ApiServer, ready: int) -> None:
     """The second node joins once somebody has said that it is waited for."""
     api.items = {"nodes": [node("n1")], "daemonsets": [daemon_set(1)]}
-    monkeypatch.setattr(_fixed_counts, "_seconds", lambda _plan: 0.5)
+    monkeypatch.setattr(component, "_seconds", lambda _plan: 0.5)
 
     def join(*_said: object) -> None:
         api.items = {"nodes": [node("n1"), node("n2")], "daemonsets": [daemon_set(ready)]}
 
     # Not in the module that all components share: others say something before.
-    monkeypatch.setattr(_fixed_counts, "_log", SimpleNamespace(info=join))
+    monkeypatch.setattr(component, "log", SimpleNamespace(info=join))
 
 
 def test_a_node_that_joins_meanwhile_is_waited_for_with_its_proof(

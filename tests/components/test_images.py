@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from components.platform import GpuPlatform
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.images.placed import placed_images
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.rendering.node_leaving import hook_objects

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components.magnum import MagnumCluster, MagnumGpuNodePool
+from gpu_pools.components.magnum.cluster import MagnumCluster, MagnumGpuNodePool
 from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import GIVEN_TEMPLATE
@@ -15,7 +15,7 @@ from .conftest import GIVEN_TEMPLATE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from components.magnum import MagnumClusterArgs
+    from gpu_pools.components.magnum.cluster import MagnumClusterArgs
 
     from .conftest import Recorder
 

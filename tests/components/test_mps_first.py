@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _mps_first
-from components._mps_first import MpsPodsError, asks_about_mps, replace_old_pods
-from components.gpu_operator import GpuOperator
+from gpu_pools.components.gpu_operator import mps_first
+from gpu_pools.components.gpu_operator.mps_first import MpsPodsError, asks_about_mps, replace_old_pods
+from gpu_pools.components.gpu_operator.operator import GpuOperator
 from gpu_pools.rendering.mps_signal import APP, RIGHT, WRONG, has_wrong_name
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError
@@ -141,7 +141,7 @@ def test_a_pod_that_stays_wrong_is_not_restarted_for_ever() -> None:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(_mps_first._log, "warn", heard.append)
+    monkeypatch.setattr(mps_first.log, "warn", heard.append)
     return heard
 
 

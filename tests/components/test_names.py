@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components.platform import GpuPlatform
+from gpu_pools.components.platform import GpuPlatform
 
 from .conftest import KUBECONFIG
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _monitors_there
-from components._monitors_there import _add_on_off, _look, _look_for_another, _wait
-from components.gpu_operator import GpuOperator
-from components.observability import Observability
-from components.platform import GpuPlatform
+from gpu_pools.components.gpu_operator.operator import GpuOperator
+from gpu_pools.components.observability import monitors_there
+from gpu_pools.components.observability.monitors_there import _add_on_off, _look, _look_for_another, _wait
+from gpu_pools.components.observability.observability import Observability
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.observing.azure_monitor import azure_rule_groups
 from gpu_pools.observing.objects import API_VERSION, rule_groups
 from gpu_pools.observing.prometheus_stack import prometheus_stack_values
@@ -219,7 +219,7 @@ class TestAPrometheusOfTheStacksOwn:
 
     def test_a_cluster_that_cannot_be_asked_stops_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         said: list[str] = []
-        monkeypatch.setattr(_monitors_there._log, "warn", said.append)
+        monkeypatch.setattr(monitors_there.log, "warn", said.append)
 
         def refuse() -> tuple[list[str], bool]:
             raise ConnectionError("secret-address")
@@ -354,7 +354,7 @@ class TestTheLookAtTheCluster:
 
     def test_a_cluster_that_cannot_be_asked_stops_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         said: list[str] = []
-        monkeypatch.setattr(_monitors_there._log, "warn", said.append)
+        monkeypatch.setattr(monitors_there.log, "warn", said.append)
 
         def refuse() -> bool:
             raise ConnectionError("secret-address")

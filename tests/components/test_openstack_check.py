@@ -13,12 +13,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from keystoneauth1.access import AccessInfoV3
 
-from components import _openstack_session, openstack_check
-from components._openstack_session import NotThereError, Session, UnreadError, client
-from components._openstack_settings import Settings
-from components.magnum import MagnumCluster
-from components.openstack_check import read_cloud
-from components.platform import GpuPlatform
+from gpu_pools.components.magnum import check as openstack_check
+from gpu_pools.components.magnum import session as openstack_session
+from gpu_pools.components.magnum.check import read_cloud
+from gpu_pools.components.magnum.cluster import MagnumCluster
+from gpu_pools.components.magnum.session import NotThereError, Session, UnreadError, client
+from gpu_pools.components.magnum.settings import Settings
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.platforms.judgement import Unread
 from gpu_pools.platforms.magnum.answers import Free, Group, MachineFlavor, Named
 from gpu_pools.platforms.magnum.cloud import Need
@@ -187,7 +188,7 @@ def test_a_service_that_refuses_is_asked_once(cloud: _Cloud, status: int) -> Non
 
 
 def test_a_service_that_does_not_answer_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_openstack_session, "_SECONDS", 0.2)
+    monkeypatch.setattr(openstack_session, "_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(UnreadError, match=r"^Nova: timed out$"):
             logged_in({"Nova": f"http://127.0.0.1:{silent.getsockname()[1]}"}).get("Nova", "limits")

@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from keystoneauth1.access import AccessInfoV3
 
-from components import _openstack_session, _openstack_settings
-from components._openstack_session import Session, UnreadError, addresses, client, log_in
-from components._openstack_settings import Settings, SettingsError, read_settings, tls
+from gpu_pools.components.magnum import session as openstack_session
+from gpu_pools.components.magnum import settings as openstack_settings
+from gpu_pools.components.magnum.session import Session, UnreadError, addresses, client, log_in
+from gpu_pools.components.magnum.settings import Settings, SettingsError, read_settings, tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ ALL = Settings(cacert="a.pem", cert="c.pem", key="k.pem", interface="internal")
 def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("OS_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(_openstack_settings, "_FOLDERS", (str(tmp_path / "here"), str(tmp_path / "home")))
+    monkeypatch.setattr(openstack_settings, "_FOLDERS", (str(tmp_path / "here"), str(tmp_path / "home")))
 
 
 def configured(monkeypatch: pytest.MonkeyPatch, values: dict[str, str]) -> None:
@@ -347,7 +348,7 @@ def test_settings_that_cannot_be_used_are_a_warning_not_a_stop(monkeypatch: pyte
         def get_provider(self, _function: str) -> None:
             return None
 
-    monkeypatch.setattr(_openstack_session.identity, "get_auth_scope", lambda **_named: Scope())
+    monkeypatch.setattr(openstack_session.identity, "get_auth_scope", lambda **_named: Scope())
     monkeypatch.setenv("OS_CACERT", "/none")
     with pytest.raises(UnreadError, match="OS_CACERT"):
         log_in(Parent())  # type: ignore[arg-type]

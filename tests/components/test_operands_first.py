@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _operands_first
-from components._operands_first import Clock, operand_hooks
-from components.platform import GpuPlatform
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.proof import operands_first
+from gpu_pools.components.proof.operands_first import Clock, operand_hooks
 from gpu_pools.plan.before_upgrade import HAS, STATE
 from gpu_pools.plan.driver_pods import driver_pods_digest
 from gpu_pools.plan.driver_upgrades import turn_seconds
@@ -31,8 +31,8 @@ NEW, OLD = "595.91.07", "580.126.20"
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(_operands_first._log, "warn", lambda text: heard.append(f"warning: {text}"))
-    monkeypatch.setattr(_operands_first._log, "info", heard.append)
+    monkeypatch.setattr(operands_first.log, "warn", lambda text: heard.append(f"warning: {text}"))
+    monkeypatch.setattr(operands_first.log, "info", heard.append)
     return heard
 
 

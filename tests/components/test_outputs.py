@@ -15,24 +15,19 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, Required, get_args, g
 import pulumi
 import pytest
 
-from components import (
-    aks,
-    existing,
-    existing_aks,
-    existing_magnum,
-    gpu_operator,
-    magnum,
-    node_features,
-    observability,
-    pools,
-    sharing,
-    smoke_test,
-    startup_taint,
-    verification,
-)
-from components import platform as whole
-from components._not_known_yet import not_known_yet
-from components.provider import COMPONENTS
+from gpu_pools.components import platform as whole
+from gpu_pools.components import pools, sharing
+from gpu_pools.components.aks import cluster as aks
+from gpu_pools.components.aks import existing as existing_aks
+from gpu_pools.components.engine.not_known_yet import not_known_yet
+from gpu_pools.components.existing import cluster as existing
+from gpu_pools.components.gpu_operator import node_features, startup_taint
+from gpu_pools.components.gpu_operator import operator as gpu_operator
+from gpu_pools.components.magnum import cluster as magnum
+from gpu_pools.components.magnum import existing as existing_magnum
+from gpu_pools.components.observability import observability
+from gpu_pools.components.proof import smoke_test, verification
+from gpu_pools.components.provider import COMPONENTS
 from gpu_pools.text.errors import InvalidStackError
 from tests.tiers import these
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _owners
-from components._owners import looks_for_another, tells_of_another_owner, tells_of_layouts
+from gpu_pools.components.kubernetes import owners
+from gpu_pools.components.kubernetes.owners import looks_for_another, tells_of_another_owner, tells_of_layouts
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.existing import ExistingAks
 from gpu_pools.platforms.existing.cluster import ExistingSettings
@@ -57,7 +57,7 @@ def test_only_in_clusters_that_were_there(run: Run, cluster: Any) -> None:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(_owners._log, "warn", heard.append)
+    monkeypatch.setattr(owners.log, "warn", heard.append)
     return heard
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components.platform import GpuPlatform
-from components.pools import AksPool, ExistingPool, MagnumPool
-from components.sharing import Exclusive, Mig, Mps, TimeSlicing
+import gpu_pools.components
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.pools import AksPool, ExistingPool, MagnumPool
+from gpu_pools.components.sharing import Exclusive, Mig, Mps, TimeSlicing
 from gpu_pools.stack.stack_file import read_stack_file
 
 from .conftest import KUBECONFIG
@@ -47,8 +48,9 @@ STRATEGIES: dict[str, Any] = {"exclusive": Exclusive, "timeSlicing": TimeSlicing
 def classes() -> list[type[pulumi.ComponentResource]]:
     """Every public component."""
     found = []
-    for path in sorted(COMPONENTS.glob("[a-z]*.py")):
-        module = importlib.import_module(f"components.{path.stem}")
+    for path in sorted(COMPONENTS.rglob("[a-z]*.py")):
+        parts = path.relative_to(COMPONENTS).with_suffix("").parts
+        module = importlib.import_module(".".join(("gpu_pools.components", *parts)))
         for _, entry in inspect.getmembers(module, inspect.isclass):
             own = entry.__module__ == module.__name__ and issubclass(entry, pulumi.ComponentResource)
             if own and entry.__name__ not in {"SharingDeclaration", "PoolDeclaration"}:
@@ -102,6 +104,14 @@ def test_every_public_output_of_every_component_is_registered(registered: dict[s
             assert {name: outputs[name] is getattr(component, name) for name in declared} == dict.fromkeys(declared, True), kind
 
 
-@pytest.mark.parametrize("path", sorted(COMPONENTS.glob("*.py")), ids=lambda path: path.name)
+def test_every_component_is_a_public_name_of_the_package() -> None:
+    assert {component.__name__ for component in classes()} == set(gpu_pools.components.__all__)
+    assert [getattr(gpu_pools.components, name).__name__ for name in gpu_pools.components.__all__] == gpu_pools.components.__all__
+    assert dir(gpu_pools.components) == sorted(gpu_pools.components.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'GpuPlattform'"):
+        _ = gpu_pools.components.GpuPlattform  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", sorted(COMPONENTS.rglob("*.py")), ids=lambda path: str(path.relative_to(COMPONENTS)))
 def test_annotations_are_not_postponed(path: Path) -> None:
     assert "\nfrom __future__ import annotations" not in path.read_text()

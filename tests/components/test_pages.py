@@ -49,8 +49,7 @@ def test_the_tables_are_those_of_the_schema() -> None:
 @pytest.mark.parametrize("path", PAGES, ids=NAMES)
 def test_the_program_runs_and_makes_the_component(run: Run, path: Path) -> None:
     (program,) = blocks(path, "python")
-    # In this repository itself the package has its folder's name.
-    code = compile(program.replace("gpu_pools.components", "components"), str(path), "exec")
+    code = compile(program, str(path), "exec")
     runtime_config.set_all_config({"project:kubeconfig": KUBECONFIG, "gpu-pools:kubeconfig": KUBECONFIG}, [])
     try:
         recorded = run(lambda: exec(code, {}))  # noqa: S102 - of this repository

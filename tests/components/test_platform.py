@@ -12,8 +12,8 @@ import pulumi
 import pytest
 from pulumi.runtime import config as runtime_config
 
-from components.platform import GpuPlatform
-from components.stack_config import read_stack_config
+from gpu_pools.components.arguments.stack_config import read_stack_config
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.reading.section import Section
 from gpu_pools.stack.stack_file import read_stack_file
@@ -321,7 +321,7 @@ class TestProgram:
         assert len((PROJECT / "__main__.py").read_text().splitlines()) < 50
 
     def test_azure_is_loaded_only_where_it_is_used(self, deploy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        clouds = ("components.aks", "components.magnum")
+        clouds = ("gpu_pools.components.aks.cluster", "gpu_pools.components.magnum.cluster")
         for name in clouds:
             monkeypatch.delitem(sys.modules, name, raising=False)
         deploy("byo")

@@ -2,7 +2,7 @@
 
 The invented cloud, Orchard, sells trees: a pool names a kind of tree, whose GPUs it knows. What is tested is that every part of
 the project takes what it needs from the platform's own classes: the plan, the preview, the policies, the expectation of a node,
-and evidence. Only what the cloud makes is a second registration, in components/_clouds.py.
+and evidence. Only what the cloud makes is a second registration, in components/clouds.py.
 """
 
 # ruff: noqa: ARG002 - an interface has more arguments than each class needs
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pulumi
 import pytest
 
-from components._clouds import CLOUDS, Cloud
-from components.existing import ExistingCluster
-from components.platform import GpuPlatform
 from gpu_pools.changes.pools import pool_changes
+from gpu_pools.components.clouds import CLOUDS, Cloud
+from gpu_pools.components.existing.cluster import ExistingCluster
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.hardware.models import model
 from gpu_pools.hardware.node import Hardware

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components.platform import GpuPlatform
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.policies import kinds
+from gpu_pools.policies.described import Resource, Stack
+from gpu_pools.policies.judging import RuleSettings, Undecided, judge, read_settings
+from gpu_pools.policies.rules import RULES
 from gpu_pools.stack.stack_file import read_stack_file
-from policies import kinds
-from policies.described import Resource, Stack
-from policies.judging import RuleSettings, Undecided, judge, read_settings
-from policies.rules import RULES
 
 from .conftest import KUBECONFIG
 from .test_platform import PREFIX, PROJECT, STACKS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from policies.rule import Rule
+    from gpu_pools.policies.rule import Rule
 
 PRODUCTION: dict[str, Any] = json.loads((PROJECT / "policies" / "levels" / "prod.json").read_text(encoding="utf-8"))
 #: Its driver tells no node's pool when it registers; the plan refuses the startup taint there.

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components._not_known_yet import not_known_yet
-from components.aks import AksGpuNodePool
-from components.gpu_operator import GpuOperator
-from components.magnum import MagnumGpuNodePool
-from components.node_features import NodeFeatureDiscovery, PoolLabels
-from components.pools import AksPool, ExistingPool, MagnumPool
-from components.sharing import Mig, TimeSlicing
-from components.smoke_test import SharingSmokeTest
-from components.startup_taint import StartupTaint
-from components.verification import Verification
+from gpu_pools.components.aks.cluster import AksGpuNodePool
+from gpu_pools.components.engine.not_known_yet import not_known_yet
+from gpu_pools.components.gpu_operator.node_features import NodeFeatureDiscovery, PoolLabels
+from gpu_pools.components.gpu_operator.operator import GpuOperator
+from gpu_pools.components.gpu_operator.startup_taint import StartupTaint
+from gpu_pools.components.magnum.cluster import MagnumGpuNodePool
+from gpu_pools.components.pools import AksPool, ExistingPool, MagnumPool
+from gpu_pools.components.proof.smoke_test import SharingSmokeTest
+from gpu_pools.components.proof.verification import Verification
+from gpu_pools.components.sharing import Mig, TimeSlicing
 from gpu_pools.text.errors import InvalidStackError
 
 if TYPE_CHECKING:

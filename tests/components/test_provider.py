@@ -17,8 +17,8 @@ from pulumi import InputPropertiesError
 from pulumi.provider.server import ComponentInitError
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from components.provider import COMPONENTS, GpuPoolsProvider, whole_numbers
 from gpu_pools import __version__
+from gpu_pools.components.provider import COMPONENTS, GpuPoolsProvider, whole_numbers
 from tests.components.test_packaging import classes
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _log
-from components.platform import GpuPlatform
-from components.verification import Verification, Verifier
+from gpu_pools.components.engine import log
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.proof.verification import Verification, Verifier
 from gpu_pools.proof.recorded_objects import RecordedObject, describe_missing, missing_from
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_what_a_cluster_has_ends_nothing(run: Run, api: ApiServer, whole: dict[s
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(_log, "warn", lambda text, *_where: heard.append(text))
+    monkeypatch.setattr(log, "warn", lambda text, *_where: heard.append(text))
     return heard
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from components.platform import GpuPlatform
-from components.verification import Verifier
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.proof.verification import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

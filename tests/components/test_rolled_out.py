@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _rolled_out
-from components._rolled_out import RolledOut
-from components._why import Failed
-from components.platform import GpuPlatform
-from components.verification import Verification, Verifier
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.proof import rolled_out
+from gpu_pools.components.proof.rolled_out import RolledOut
+from gpu_pools.components.proof.verification import Verification, Verifier
+from gpu_pools.components.proof.why import Failed
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.rollout_wait import NotRolledOutError
 from gpu_pools.proof.verifier_pods import Program
@@ -35,7 +35,7 @@ OVER = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberSchedu
 
 @pytest.fixture
 def api(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> ApiServer:
-    monkeypatch.setattr(_rolled_out, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(rolled_out, "_PAUSE_SECONDS", 0.0)
     api.items = {"nodes": [], "pods": []}
     return api
 
@@ -44,7 +44,7 @@ def api(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> ApiServer:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
     for level in ("info", "warn", "error"):
-        monkeypatch.setattr(_rolled_out._log, level, lambda text, *_where: heard.append(text))
+        monkeypatch.setattr(rolled_out.log, level, lambda text, *_where: heard.append(text))
     return heard
 
 
@@ -191,7 +191,7 @@ def test_it_ends_with_the_rollout_and_says_how_it_goes(
     async def goes_on(_seconds: float) -> None:
         api.items["gpu-pools-verifier-a"] = daemon_set(2, 2)
 
-    monkeypatch.setattr(_rolled_out, "asyncio", SimpleNamespace(to_thread=asyncio.to_thread, sleep=goes_on))
+    monkeypatch.setattr(rolled_out, "asyncio", SimpleNamespace(to_thread=asyncio.to_thread, sleep=goes_on))
     api.items["gpu-pools-verifier-a"] = daemon_set(2, 1)
     waits(run, api.kubeconfig)
     assert said == ["pool a: 1 of 2 nodes are as declared", "pool a: 2 of 2 nodes are as declared"]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components._rotation import _Hook
-from components.aks import AksGpuNodePool
-from components.magnum import MagnumGpuNodePool
-from components.platform import GpuPlatform
-from components.verification import Verification
+from gpu_pools.components.aks.cluster import AksGpuNodePool
+from gpu_pools.components.magnum.cluster import MagnumGpuNodePool
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.proof.verification import Verification
+from gpu_pools.components.replacement import _Hook
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, pool_of
@@ -116,8 +116,8 @@ def test_pods_go_to_a_generation_that_is_new_here_only_once_a_node_of_it_is_prov
 ) -> None:
     """One that comes back was proven when it came; and in place there is none before."""
     asked: list[bool] = []
-    monkeypatch.setattr("components._rotation.Emptying.run", lambda emptying: asked.append(emptying.proven))
-    monkeypatch.setattr("components._rotation.cluster_at", lambda *_: None)
+    monkeypatch.setattr("gpu_pools.components.replacement.Emptying.run", lambda emptying: asked.append(emptying.proven))
+    monkeypatch.setattr("gpu_pools.components.replacement.cluster_at", lambda *_: None)
     for way in ("surge", "inPlace"):
         planned = pool_of(aks({"replace": way}, verification={}))
         made: list[pulumi.ResourceHook] = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components.sharing import Exclusive, Mig, Mps, TimeSlicing, declare
+from gpu_pools.components.sharing import Exclusive, Mig, Mps, TimeSlicing, declare
 from gpu_pools.sharing import exclusive, mig, mode, modes, mps, time_slicing
 from gpu_pools.text.errors import InvalidStackError, Problems
 

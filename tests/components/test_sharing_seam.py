@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from components.platform import GpuPlatform
 from gpu_pools.changes.pools import pool_changes
+from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.evidence.verdicts import Verdict as Judged
 from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.planning import plan_config

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components.platform import GpuPlatform
-from components.smoke_test import SharingSmokeTest
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.proof.smoke_test import SharingSmokeTest
 from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG

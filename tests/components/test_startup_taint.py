@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components.gpu_operator import GpuOperator
-from components.platform import GpuPlatform
-from components.pools import ExistingPool
-from components.startup_taint import StartupTaint
+from gpu_pools.components.gpu_operator.operator import GpuOperator
+from gpu_pools.components.gpu_operator.startup_taint import StartupTaint
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.pools import ExistingPool
 from gpu_pools.rendering.startup_taint import POLICY, STARTUP_TAINT
 from gpu_pools.text.errors import InvalidStackError
 

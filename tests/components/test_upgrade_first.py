@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
-from components import _upgrade_first
-from components._upgrade_first import asks_for_crds, judges_the_step
+from gpu_pools.components.gpu_operator import upgrade_first
+from gpu_pools.components.gpu_operator.upgrade_first import asks_for_crds, judges_the_step
 from gpu_pools.plan.before_upgrade import RULES_CRD, STATE
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.errors import InvalidStackError
@@ -36,7 +36,7 @@ def api(api: ApiServer) -> ApiServer:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(_upgrade_first._log, "warn", heard.append)
+    monkeypatch.setattr(upgrade_first.log, "warn", heard.append)
     return heard
 
 

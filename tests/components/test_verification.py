@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components.platform import GpuPlatform
-from components.verification import Verification, Verifier, changer_file, program_file
+from gpu_pools.components.platform import GpuPlatform
+from gpu_pools.components.proof.verification import Verification, Verifier, changer_file, program_file
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier import evidence, mark
 from gpu_pools.verifier.archive import digest

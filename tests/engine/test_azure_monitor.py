@@ -95,7 +95,7 @@ def test_the_target_comes_is_changed_and_goes(sandbox: Callable[..., Trial]) -> 
     assert trial.api().get("/apis/monitoring.coreos.com/v1") is None
     trial.engine("preview", "--expect-no-changes").ok()
     trial.engine("refresh", "--yes", "--skip-preview").ok()
-    # The cluster itself shows its pools then, as ever (components/aks.py); of all that observes nothing has changed.
+    # The cluster itself shows its pools then, as ever (components/aks/cluster.py); of all that observes nothing has changed.
     assert "gpu-observability" not in trial.engine("preview").ok().text
 
     # A change of pools changes constants in the rules, and what stays is what it was.

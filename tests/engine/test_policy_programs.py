@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from policies.kinds import CONFIG_MAP
+from gpu_pools.policies.kinds import CONFIG_MAP
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import ALLOWED, BAD, GOOD, Program
 from tests.policies.test_rules import verdicts_under
@@ -25,7 +25,7 @@ from tests.tiers import at_night
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from policies.described import Resource
+    from gpu_pools.policies.described import Resource
     from tests.engine.pack_preview import Finding, Previewed
 
 pytestmark = [

@@ -1,7 +1,6 @@
 """A program of somebody who has installed the wheel, for a type checker: the last line is wrong, and nothing else."""
 
 from gpu_pools.components.sharing import TimeSlicing
-
 from gpu_pools.plan.planned import Plan
 
 

@@ -64,9 +64,7 @@ def main(pages: list[str]) -> None:
     for page in pages:
         text = Path(page).read_text(encoding="utf-8")
         for program in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-            # As the pages say: in this repository's own programs the import is `components`, elsewhere `gpu_pools.components`.
-            code = compile(re.sub(r"^from components\.", "from gpu_pools.components.", program, flags=re.MULTILINE), page, "exec")
-            ran.setdefault(page, []).append(_run(code))
+            ran.setdefault(page, []).append(_run(compile(program, page, "exec")))
     sys.stdout.write(json.dumps(ran))
 
 

@@ -77,7 +77,7 @@ def test_two_machines_make_the_same_bytes(made: tuple[dict[str, bytes], dict[str
 
 def test_what_is_in_the_config_map_is_what_the_release_names(made: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
     """A program is put into the cluster that no release has: its name is of the digest that the release names."""
-    from components import verification  # noqa: PLC0415 - as a deploy loads it
+    from gpu_pools.components.proof import verification  # noqa: PLC0415 - as a deploy loads it
 
     told = json.loads(made[0]["release.json"])
     assert told["verifier"] == archive.digest() == verification.digest()

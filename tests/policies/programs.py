@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpu_pools.hardware.prices import Prices
+from gpu_pools.policies import kinds
+from gpu_pools.policies.described import Resource
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT
 from gpu_pools.stack.charts import merge_values
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
-from policies import kinds
-from policies.described import Resource
 
 SLICED = """\
 version: v1

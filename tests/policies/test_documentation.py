@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from policies import kinds
-from policies.judging import read_settings
-from policies.rules import RULES
+from gpu_pools.policies import kinds
+from gpu_pools.policies.judging import read_settings
+from gpu_pools.policies.rules import RULES
 
 from .programs import ALLOWED, BAD, GOOD
 

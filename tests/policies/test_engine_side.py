@@ -16,8 +16,8 @@ from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.plan.planning import plan_config
-from policies import kinds
-from policies.engine import _remembering, _Shown
+from gpu_pools.policies import kinds
+from gpu_pools.policies.engine import _remembering, _Shown
 from tests.hostile import WORST, harmful
 
 from .programs import ALLOWED, BAD, GOOD, OPERATOR, POOL, SLICED, Program, acknowledging

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policies.described import Resource, Secret, Stack, Unknown
-from policies.exceptions import parse_exemptions
-from policies.judging import Excepted, RuleSettings, Undecided, Violation, judge, read_settings
-from policies.reading import Field, Trace, UnknownMetError
-from policies.rule import Case, Found, Limit, Rule
-from policies.rules import RULES
+from gpu_pools.policies.described import Resource, Secret, Stack, Unknown
+from gpu_pools.policies.exceptions import parse_exemptions
+from gpu_pools.policies.judging import Excepted, RuleSettings, Undecided, Violation, judge, read_settings
+from gpu_pools.policies.reading import Field, Trace, UnknownMetError
+from gpu_pools.policies.rule import Case, Found, Limit, Rule
+from gpu_pools.policies.rules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,16 +12,16 @@ import pytest
 
 import gpu_pools
 from gpu_pools.platforms.aks import azure_types
+from gpu_pools.policies.rules import RULES
 from gpu_pools.reading import fields
 from gpu_pools.stack import charts
 from gpu_pools.stack.settings import KEYS
 from gpu_pools.text.errors import Problems
-from policies.rules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from policies.rule import Rule
+    from gpu_pools.policies.rule import Rule
 
 #: A name with capitals inside, or several with dots between.
 _NAMES: Final = re.compile(r"(?<![\w/=.:`-])[a-z]+(?:[A-Z]\w*)?(?:\.\w+)*(?![\w/(])")

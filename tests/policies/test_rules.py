@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.policies import kinds
+from gpu_pools.policies.acknowledged import acknowledged_by
+from gpu_pools.policies.described import Stack, Unknown
+from gpu_pools.policies.judging import RuleSettings, Undecided, Violation, judge
+from gpu_pools.policies.rules import RULES
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.text.incidents import link
-from policies import kinds
-from policies.acknowledged import acknowledged_by
-from policies.described import Stack, Unknown
-from policies.judging import RuleSettings, Undecided, Violation, judge
-from policies.rules import RULES
 from tests.unit.golden import golden
 
 from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, acknowledging, in_turn, made, operator, pod, pool, program, sharing
@@ -22,9 +22,9 @@ from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, acknowledging, in_t
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from policies.described import Resource
-    from policies.judging import Verdict
-    from policies.rule import Rule
+    from gpu_pools.policies.described import Resource
+    from gpu_pools.policies.judging import Verdict
+    from gpu_pools.policies.rule import Rule
 
 TODAY = dt.date(2027, 1, 1)
 #: Rules that judge options, parents and dependencies of resources, which are always known.

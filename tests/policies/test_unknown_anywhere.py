@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policies.described import Secret, Unknown
-from policies.judging import Undecided, Violation
-from policies.rules import RULES
+from gpu_pools.policies.described import Secret, Unknown
+from gpu_pools.policies.judging import Undecided, Violation
+from gpu_pools.policies.rules import RULES
 
 from .programs import BAD, GOOD, Program
 from .test_rules import verdicts
@@ -22,7 +22,7 @@ from .test_rules import verdicts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from policies.judging import Verdict
+    from gpu_pools.policies.judging import Verdict
 
 
 def _with_one_hidden(value: Any, hide: Callable[[Any], Any]) -> Iterator[Any]:

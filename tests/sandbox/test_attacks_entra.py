@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from components._ask_first import cluster_at
+from gpu_pools.components.kubernetes.ask_first import cluster_at
 from gpu_pools.platforms.aks.entra import SERVER_ID, user_kubeconfig
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_errors import AzureError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components._azure_session import Session, UnreadError, resource_manager
-from components.azure_check import read_azure
+from gpu_pools.components.aks.check import read_azure
+from gpu_pools.components.aks.session import Session, UnreadError, resource_manager
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.platforms.aks.answers import MadePool, Reservation, Subnet, Usage
 from gpu_pools.platforms.aks.cloud import judge

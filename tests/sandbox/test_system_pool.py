@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from components import _log, _system_pool
-from components._azure_session import Session, UnreadError, resource_manager
-from components._system_pool import NotRaisedError, SystemPool
+from gpu_pools.components.aks import system_pool
+from gpu_pools.components.aks.session import Session, UnreadError, resource_manager
+from gpu_pools.components.aks.system_pool import NotRaisedError, SystemPool
+from gpu_pools.components.engine import log
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.platforms.aks.cluster import AksSettings
 from sandbox.clouds.azure import AzureCloud
@@ -70,15 +71,15 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What users are told."""
     said: list[str] = []
     for level in ("info", "warn"):
-        monkeypatch.setattr(_log, level, lambda message, _parent, level=level: said.append(f"{level}: {message}"))
+        monkeypatch.setattr(log, level, lambda message, _parent, level=level: said.append(f"{level}: {message}"))
     return said
 
 
 @pytest.fixture
 def system(session: Session, told: list[str], monkeypatch: pytest.MonkeyPatch) -> SystemPool:
     assert told == []
-    monkeypatch.setattr(_system_pool, "log_in", lambda _parent: session)
-    monkeypatch.setattr(_system_pool, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(system_pool, "log_in", lambda _parent: session)
+    monkeypatch.setattr(system_pool, "_FIRST_WAIT", 0.01)
     return made()
 
 
@@ -185,13 +186,13 @@ def test_what_azure_does_not_get_done_is_told_and_stops_what_comes_after(
 def test_one_that_somebody_changes_meanwhile_is_not_written_over(
     cloud: AzureCloud, system: SystemPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = _system_pool.raise_request
+    request = system_pool.raise_request
 
     def later(shown: Any, wanted: str) -> dict[str, Any]:
         cloud.put_pool("dev", "gpu", "system", {**SYSTEM, "tags": {"theirs": "yes"}})
         return request(shown, wanted)
 
-    monkeypatch.setattr(_system_pool, "raise_request", later)
+    monkeypatch.setattr(system_pool, "raise_request", later)
     assert "Azure answers 412 PreconditionFailed: The request was rejected" in failure(system)
     assert (version(cloud), pool(cloud)["tags"]) == ("1.33.0", {"theirs": "yes"})
 
@@ -232,7 +233,7 @@ def test_without_a_login_as_well(system: SystemPool, told: list[str], monkeypatc
     def nobody(_parent: object) -> Session:
         raise UnreadError("no login: nobody is there")
 
-    monkeypatch.setattr(_system_pool, "log_in", nobody)
+    monkeypatch.setattr(system_pool, "log_in", nobody)
     assert system.login_problem() == "no login: nobody is there"
     asyncio.run(system.follow("1.34"))
     assert "by itself (no login: nobody is there). After the deploy: az aks nodepool upgrade" in told[-1]
@@ -241,8 +242,8 @@ def test_without_a_login_as_well(system: SystemPool, told: list[str], monkeypatc
 def test_one_at_which_somebody_is_for_ever_is_left(
     cloud: AzureCloud, system: SystemPool, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_system_pool, "_LONGEST_SECONDS", 0.1)
-    monkeypatch.setattr(_system_pool, "_TOLD_EVERY", 0.0)
+    monkeypatch.setattr(system_pool, "_LONGEST_SECONDS", 0.1)
+    monkeypatch.setattr(system_pool, "_TOLD_EVERY", 0.0)
     set_state(cloud, "Updating")
     asyncio.run(system.follow("1.34"))
     assert told[0] == "info: the pool `system` of gpu is Updating for 0 minutes"

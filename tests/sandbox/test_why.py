@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components import _why
-from components._why import Failed, in_vain, why
+from gpu_pools.components.proof import why as component
+from gpu_pools.components.proof.why import Failed, in_vain, why
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
@@ -117,11 +117,11 @@ def test_it_names_node_cause_remedy_and_where_to_look(kubeconfig: str, monkeypat
 def test_only_a_cause_that_no_time_removes_is_hopeless(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = Failed("ts", reports(PLAN, PROGRAM, "ts"), kubeconfig)
     assert in_vain(failed) == ""
-    monkeypatch.setattr(_why, "_HOPELESS", ("mode-by-hand",))
+    monkeypatch.setattr(component, "_HOPELESS", ("mode-by-hand",))
     assert in_vain(failed) == "ts-0: somebody set it. nvidia-smi -c 0"
     for unreachable in (None, "clusters: []"):
         assert in_vain(replace(failed, kubeconfig=unreachable)) == ""
-    assert set(_why._HOPELESS) <= CAUSES.keys()
+    assert set(component._HOPELESS) <= CAUSES.keys()
 
 
 @pytest.mark.parametrize("kubeconfig", ["", "clusters: []", "apiVersion: v1", "[", "not-a-mapping"])

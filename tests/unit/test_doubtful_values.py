@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from gpu_pools.hardware.operands import parse_version
+from gpu_pools.policies.rules.releases import RULES
 from gpu_pools.stack.charts import VERSIONS
 from gpu_pools.stack.doubtful_values import driver_of_nobody, strategy_without_cdi
-from policies.rules.releases import RULES
 from tests.unit.existing_files import check_text, found
 from tests.unit.stacks import aks, existing, magnum, pool_of
 

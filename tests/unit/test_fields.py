@@ -45,7 +45,7 @@ class _Longer(AksSettings):
 
 
 def test_a_row_is_all_that_parser_types_and_reference_need() -> None:
-    """What is left is to send it: `"support_plan": settings.support_plan` in components/aks.py."""
+    """What is left is to send it: `"support_plan": settings.support_plan` in components/aks/cluster.py."""
     problems = Problems()
     written = {"name": "c", "location": "westeurope", "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1}}
     section = Section({**written, "supportPlan": "AKSLongTermSupport"}, "cluster", problems)

@@ -19,9 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components import azure_check, openstack_check
-from components._azure_session import UnreadError as AzureUnreadError
 from gpu_pools.changes import workloads
+from gpu_pools.components.aks import check as azure_check
+from gpu_pools.components.aks.session import UnreadError as AzureUnreadError
+from gpu_pools.components.magnum import check as openstack_check
 from gpu_pools.evidence import changing, cluster, pods, waiting
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
@@ -324,7 +325,7 @@ def _used(document: Any) -> object:
 
 
 def _azure(read: Callable[[Any], object]) -> Callable[[Any], object]:
-    """As components/azure_check.py asks: what is not understood is an answer that was not read."""
+    """As components/aks/check.py asks: what is not understood is an answer that was not read."""
 
     def reads(document: Any) -> object:
         found = azure_check._said(lambda: read(document))
@@ -530,8 +531,8 @@ READERS: Final[Mapping[str, Reader]] = {
             "managed": [{"name": "n", "properties": {"gpuProfile": {"nvidia": {"managementMode": "Managed"}}}}],
         },
     ),
-    "components/azure_check.py": Reader(_azure(azure_answers.read_cluster), AKS, (AzureUnreadError,)),
-    "components/openstack_check.py": Reader(
+    "components/aks/check.py": Reader(_azure(azure_answers.read_cluster), AKS, (AzureUnreadError,)),
+    "components/magnum/check.py": Reader(
         lambda found: openstack_check.read_cloud(Openstack(found), (), "gpu"),  # type: ignore[arg-type]
         OPENSTACK,
     ),
@@ -571,8 +572,8 @@ ASKED_BY: Final = {
     "gpu_pools/evidence/changing.py": "gpu_pools/evidence/verdicts.py",
     "gpu_pools/repairing/repair.py": "gpu_pools/repairing/looking.py",
     "gpu_pools/repairing/telling.py": "gpu_pools/repairing/looking.py",
-    "gpu_pools/platforms/aks/system_pool.py": "components/_system_pool.py asks for what it reads",
-    "gpu_pools/platforms/magnum/living.py": "components/openstack_check.py",
+    "gpu_pools/platforms/aks/system_pool.py": "components/aks/system_pool.py asks for what it reads",
+    "gpu_pools/platforms/magnum/living.py": "components/magnum/check.py",
     "pipelines/forge.py": "pipelines/github.py",
     # by hooks of components that catch everything: a cluster that cannot be asked stops nothing
     **dict.fromkeys(
@@ -584,13 +585,13 @@ ASKED_BY: Final = {
             "gpu_pools/plan/observed.py",
             "gpu_pools/plan/operands_due.py",
             "gpu_pools/plan/rollout_windows.py",
-            "components/_ask_first.py",
-            "components/_fixed_counts.py",
-            "components/_recorded_objects.py",
-            "components/_mps_first.py",
-            "components/_monitors_there.py",
-            "components/_upgrade_first.py",
-            "components/_why.py",
+            "components/kubernetes/ask_first.py",
+            "components/proof/fixed_counts.py",
+            "components/kubernetes/recorded_objects.py",
+            "components/gpu_operator/mps_first.py",
+            "components/observability/monitors_there.py",
+            "components/gpu_operator/upgrade_first.py",
+            "components/proof/why.py",
         ),
         "a hook that catches everything",
     ),
@@ -602,9 +603,9 @@ ASKED_BY: Final = {
             "gpu_pools/kubernetes_api/errors.py",
             "gpu_pools/kubernetes_api/login.py",
             "gpu_pools/evidence/stack.py",
-            "components/_azure_session.py",
-            "components/_openstack_session.py",
-            "components/_openstack_settings.py",
+            "components/aks/session.py",
+            "components/magnum/session.py",
+            "components/magnum/settings.py",
             "gpu_pools/adopting/live.py",
             "gpu_pools/adopting/documents.py",
             "gpu_pools/adopting/inside.py",
@@ -661,11 +662,11 @@ ASKED_BY: Final = {
             "gpu_pools/verifier/nvml.py",
             "pipelines/comments.py",
             "pipelines/release.py",
-            "components/_rolled_out.py",
-            "components/_system_pool.py",
-            "components/existing.py",
-            "components/gpu_operator.py",
-            "components/magnum.py",
+            "components/proof/rolled_out.py",
+            "components/aks/system_pool.py",
+            "components/existing/cluster.py",
+            "components/gpu_operator/operator.py",
+            "components/magnum/cluster.py",
             "components/pools.py",
             "components/provider.py",
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components._window import refuses
+from gpu_pools.components.proof.window import refuses
 from gpu_pools.evidence import changing as shown
 from gpu_pools.evidence.changing import changing
 from gpu_pools.plan.placing import node_feature_rule
@@ -238,7 +238,7 @@ def test_a_deploy_that_takes_nodes_away_is_refused_outside_of_the_windows() -> N
     with pytest.raises(RefusedError, match="none of them is open"):
         refuses(pool, preview=lambda: False, now=lambda: WEDNESDAY)(change)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("components._log.warn", told.append)
+        patch.setattr("gpu_pools.components.engine.log.warn", told.append)
         refuses(pool, preview=lambda: True, now=lambda: WEDNESDAY)(change)
     assert "would be refused now" in told[0]
 

@@ -1,10 +1,10 @@
 """Deploys onto a pool in memory: the engine's writes in their order, each of which may be the last that a killed engine made.
 
-The order is that of the components: the keys (components/_sharing_keys.py), the wait until the kubelets have brought them
-(gpu_pools/proof/key_wait.py), NFD's rule (components/node_features.py, after the operator), the verifiers' DaemonSet and the wait
-for it (components/verification.py); and last, only where all went well, the keys that are no longer declared go. What a killed
-engine has written stays, and so does its record of it. The DaemonSet gives a pod to each node that NFD has given the pool's
-label, all at once: the worst case, as where none was ready.
+The order is that of the components: the keys (components/gpu_operator/sharing_keys.py), the wait until the kubelets have brought
+them (gpu_pools/proof/key_wait.py), NFD's rule (components/gpu_operator/node_features.py, after the operator), the verifiers'
+DaemonSet and the wait for it (components/proof/verification.py); and last, only where all went well, the keys that are no longer
+declared go. What a killed engine has written stays, and so does its record of it. The DaemonSet gives a pod to each node that
+NFD has given the pool's label, all at once: the worst case, as where none was ready.
 
 Not played: an engine that is killed between a write and its record, and other resources than these.
 """

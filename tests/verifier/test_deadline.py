@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from components import _azure_session
-from components._azure_session import Session, UnreadError
+from gpu_pools.components.aks import session as azure_session
+from gpu_pools.components.aks.session import Session, UnreadError
 from gpu_pools.verifier import api as verifier_api
 from gpu_pools.verifier.api import Api, ApiError
 from gpu_pools.verifier.deadline import Deadline
@@ -135,7 +135,7 @@ def test_the_forge_s_client_ends(what: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("what", [*DRIPS, "handshake"])
 def test_the_check_of_azure_ends(what: str, pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_azure_session, "_SECONDS", SECONDS)
+    monkeypatch.setattr(azure_session, "_SECONDS", SECONDS)
     monkeypatch.setenv("SSL_CERT_FILE", str(pki["ca.crt"]))
     says = "Azure answers 403" if what == "error" else "no whole answer within"
     with dripping(what, pki) as address, ends_in_time(), pytest.raises(UnreadError, match=says):

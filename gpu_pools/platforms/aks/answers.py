@@ -1,6 +1,6 @@
 """What Azure Resource Manager says of a subscription and a region, as far as a stack on AKS needs it.
 
-Documents in, dataclasses out: components/azure_check.py asks for them, gpu_pools/platforms/aks/cloud.py judges. Names compare
+Documents in, dataclasses out: components/aks/check.py asks for them, gpu_pools/platforms/aks/cloud.py judges. Names compare
 without case, as in Azure: the list of sizes says `WestUS3`, and families are not written alike in the two lists that have them.
 
 Sources of the shapes: Azure/azure-rest-api-specs, Microsoft.Compute Skus 2021-07-01 (skus.json, its examples) and ComputeRP

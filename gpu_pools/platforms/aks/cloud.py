@@ -1,6 +1,6 @@
 """What a stack on AKS needs of its Azure, held against what that says it has: before a deploy, all problems at once.
 
-Only judges: whoever asks (components/azure_check.py) hands over what Azure said. What it did not say is not judged, and named
+Only judges: whoever asks (components/aks/check.py) hands over what Azure said. What it did not say is not judged, and named
 instead. Needed is what is still to be made: a pool that is there has its size and its part of the quota already.
 
 Room is judged in gpu_pools/platforms/aks/room.py, versions in gpu_pools/platforms/aks/versions.py.

@@ -1,6 +1,6 @@
 """An AKS cluster that is there already: a stack adds GPU pools to it, and manages nothing else of it.
 
-What else an AKS section has is the cluster's own then, and is read from Azure (components/existing_aks.py): here it is refused.
+What else an AKS section has is the cluster's own then, and is read from Azure (components/aks/existing.py): here it is refused.
 """
 
 from __future__ import annotations

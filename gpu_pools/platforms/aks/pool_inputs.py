@@ -1,6 +1,6 @@
 """What azure-native is asked for a pool: its inputs, from the plan, which `gpu-pools adopt` holds against a pool that is there.
 
-Labels are among them as the plan has them; components/aks.py hands them over once the operator has its config.
+Labels are among them as the plan has them; components/aks/cluster.py hands them over once the operator has its config.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the system pool follows its control plane to another version of Kubernetes, as pure functions.
 
 Its version cannot go with the cluster's request, which takes versions of all pools or of none, and no resource of the stack is
-the pool. So the cluster's component sends a request for the one pool (components/_system_pool.py); here is whether one is due,
+the pool. So the cluster's component sends a request for the one pool (components/aks/system_pool.py); here is whether one is due,
 what it says, and what users are told. Deliberately not here: versions of GPU pools, which are resources of their own, and the
 system pools of clusters that a stack only uses.
 

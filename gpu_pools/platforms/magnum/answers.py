@@ -1,4 +1,4 @@
-"""What an OpenStack cloud says of itself, as far as a stack on Magnum needs it; read by components/openstack_check.py.
+"""What an OpenStack cloud says of itself, as far as a stack on Magnum needs it; read by components/magnum/check.py.
 
 Only data: it is judged in gpu_pools/platforms/magnum/cloud.py, and of a cluster that lives in
 gpu_pools/platforms/magnum/living.py.

@@ -1,7 +1,7 @@
 """What a stack on Magnum needs of its OpenStack, held against what that says it has: before a deploy, all problems at once.
 
-Only judges: whoever asks the cloud (components.openstack_check) hands over what it said as a `Cloud`. What it did not say is
-not judged, and named instead. Needed is what is still to be made. What the cluster uses already is not asked for: a keypair
+Only judges: whoever asks the cloud (gpu_pools.components.magnum.check) hands over what it said as a `Cloud`. What it did not say
+is not judged, and named instead. Needed is what is still to be made. What the cluster uses already is not asked for: a keypair
 belongs to one user and a flavor may be withdrawn, and neither is a reason to stop whoever deploys to a cluster that lives.
 
 Sources: which names Magnum looks up, and how, is magnum/api/attr_validator.py (23.0.0); the microversions of the requests are

@@ -1,8 +1,9 @@
 """A whole platform, with the options that a user gives the component: what it waits for, and whether it is protected."""
 
 import pulumi
-from gpu_pools.components.platform import GpuPlatform
 from pulumi_azure_native import resources
+
+from gpu_pools.components.platform import GpuPlatform
 
 A100 = "Standard_NC24ads_A100_v4"
 config = pulumi.Config()

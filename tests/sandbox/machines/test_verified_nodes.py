@@ -97,7 +97,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def install_verifier(site: Site, plan: Plan = PLAN) -> None:
-    """What components/verification.py puts into a cluster."""
+    """What components/proof/verification.py puts into a cluster."""
     grant(site.api)
     api = site.api
     program = base64.b64encode(PROGRAM).decode()

@@ -37,16 +37,16 @@ class Plugin:
     def __init__(self, host: GpuHost, program: Path) -> None:
         self.host = host
         self._program = program
-        self._log = host.folder / "plugin.log"
+        self.log = host.folder / "plugin.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, config: str, *options: str, resources: int = 1, environment: Mapping[str, str] | None = None) -> Plugin:
         """Start it, and wait until it has said what there is to say: ended, given up, or serving that many resources."""
         self.stop()
-        self._log.unlink(missing_ok=True)
+        self.log.unlink(missing_ok=True)
         write_atomic(self.host.folder / "config.yaml", config)
         argv = (self._program, "--config-file", self.host.folder / "config.yaml", "--kubelet-socket=", *options)
-        self._process = self.host.start(argv, self._log, environment=environment)
+        self._process = self.host.start(argv, self.log, environment=environment)
         # What it serves is counted before it is asked whether it has given up: it may begin to serve in between.
         self.until(lambda: self.ended or len(self.served) >= resources or (not self.served and _LAST_WORDS.search(self.said)))
         return self
@@ -79,7 +79,7 @@ class Plugin:
 
     @property
     def said(self) -> str:
-        return self._log.read_text() if self._log.exists() else ""
+        return self.log.read_text() if self.log.exists() else ""
 
     @property
     def config(self) -> dict[str, Any]:

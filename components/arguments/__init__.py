@@ -1,0 +1,1 @@
+"""Types of arguments, and the way from them to the stack file's keys."""

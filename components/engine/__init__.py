@@ -1,0 +1,1 @@
+"""What components need of Pulumi's engine: options of children, messages, outputs, replacement."""

@@ -1,0 +1,1 @@
+"""What reads the GPUs' metrics and what they need: monitors, rules, dashboards, Azure Monitor."""

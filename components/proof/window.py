@@ -1,0 +1,50 @@
+"""Refuses to change a pool's nodes outside of its maintenance windows, before anything of the pool's verifiers is changed.
+
+A preview is told of it as a warning: a change is reviewed at any hour. What is judged is in gpu_pools/plan/rollout_windows.py.
+The clock is that of the machine that deploys; the changers on the nodes go by the API server's.
+"""
+
+import time
+from collections.abc import Callable
+
+import pulumi
+
+from gpu_pools.components.engine import log
+from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.plan.rollout_windows import closed
+from gpu_pools.text.errors import RefusedError
+
+
+def window_hooks(name: str, planned: PoolPlan) -> list[pulumi.ResourceHook | pulumi.ResourceHookFunction]:
+    """For before an update of the pool's DaemonSet; none where it has no windows.
+
+    Args:
+        name: unique among the hooks of the program.
+        planned: the pool.
+    """
+    if planned.pool.rollout is None or not planned.pool.rollout.windows:
+        return []
+    refuse = refuses(planned, preview=pulumi.runtime.is_dry_run)
+    return [pulumi.ResourceHook(f"{name}-window", refuse, pulumi.ResourceHookOptions(on_dry_run=True))]
+
+
+def refuses(
+    planned: PoolPlan, *, preview: Callable[[], bool], now: Callable[[], float] = time.time
+) -> Callable[[pulumi.ResourceHookArgs], None]:
+    """What the hook does.
+
+    Args:
+        planned: the pool.
+        preview: whether nothing is changed now.
+        now: the clock.
+    """
+
+    def refuse(change: pulumi.ResourceHookArgs) -> None:
+        problem = closed(planned, change.old_inputs or {}, change.new_inputs or {}, now())
+        if problem is None:
+            return
+        if not preview():
+            raise RefusedError([problem], "the stack file", f"done to {planned.name}")
+        log.warn(f"this deploy would be refused now. {problem}")
+
+    return refuse
