@@ -14,7 +14,7 @@ import pulumi
 
 from gpu_pools.components.aks.session import NotThereError, Session, UnreadError, log_in
 from gpu_pools.components.engine import log
-from gpu_pools.plan.aks_found import too_old
+from gpu_pools.plan.kubernetes_version import check_kubernetes
 from gpu_pools.platforms.aks import answers
 from gpu_pools.platforms.aks.answers import Azure, MadeCluster, Reservation, Size, Subnet, Version
 from gpu_pools.platforms.aks.cloud import judge
@@ -78,7 +78,7 @@ def problems_of(
     else:
         judgement = judge(cluster, pools, azure, generations)
         if stack and cluster.existing is None and cluster.kubernetes_version is None:
-            late = too_old(stack, default_version(azure.versions), "Azure's default here is")
+            late = check_kubernetes(stack, default_version(azure.versions), "Azure's default here is")
     if judgement.unchecked:
         log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
     for warning in judgement.warnings:

@@ -34,11 +34,11 @@ from gpu_pools.components.engine.outputs import put_back, put_off
 from gpu_pools.components.gpu_operator.config_keys import after_operator, once_agreed, pool_plan
 from gpu_pools.components.kubernetes.provider import kubernetes_provider
 from gpu_pools.components.replacement import keeps_its_name, other_names, resource_name
-from gpu_pools.plan.aks_found import PRIVATE
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.platforms.aks.changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.entra import EntraSettings, user_kubeconfig
+from gpu_pools.platforms.aks.found import PRIVATE
 from gpu_pools.platforms.aks.inputs import cluster_inputs, maintenance_windows, merged, subnets
 from gpu_pools.platforms.aks.options import Monitoring
 from gpu_pools.platforms.aks.placement import AksPlacement

@@ -1,7 +1,7 @@
 """An AKS cluster that is there already: read, never managed. Agent pools are added to it by AksGpuNodePool.
 
-It is read in previews, too, so that what does not go together is said before anything is made (gpu_pools.plan.aks_found.py). A
-preview of somebody who has not logged in knows nothing of the cluster, and warns. Nothing of the cluster comes into the state.
+It is read in previews, too, so that what does not go together is said before anything is made (gpu_pools/platforms/aks/found.py).
+A preview of somebody who has not logged in knows nothing of the cluster, and warns. Nothing of the cluster comes into the state.
 """
 
 import base64
@@ -21,11 +21,13 @@ from gpu_pools.components.engine import log
 from gpu_pools.components.engine.not_known_yet import not_known_yet
 from gpu_pools.components.engine.stack_owner import stack_owner
 from gpu_pools.components.kubernetes.provider import kubernetes_provider
-from gpu_pools.plan.aks_found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
+from gpu_pools.plan.checks import drivers_of
+from gpu_pools.plan.kubernetes_version import check_kubernetes
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.entra import EntraSettings, user_kubeconfig
 from gpu_pools.platforms.aks.existing import ExistingAks
+from gpu_pools.platforms.aks.found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
 from gpu_pools.reading.fields import read
 from gpu_pools.reading.section import Section
 from gpu_pools.stack.settings import Settings
@@ -107,7 +109,9 @@ class ExistingAksCluster(pulumi.ComponentResource):
     def _check(self, stack: Settings, found: FoundCluster, generations: Mapping[str, str] | None) -> None:
         """Hold the stack against the cluster and the rest of Azure, and tell all problems at once."""
         cluster = cast("AksSettings", stack.cluster)
-        if problems := [*check_found(stack, found, stack_owner()), *problems_of(cluster, self, stack, generations)]:
+        too_old = check_kubernetes(stack, found.version, "the cluster has")
+        refused = check_found(stack, found, stack_owner(), drivers_of(stack), too_old)
+        if problems := [*refused, *problems_of(cluster, self, stack, generations)]:
             raise InvalidStackError(problems)
 
     def pool_args(self, pool: PoolPlan, args: AksGpuNodePoolArgs) -> AksGpuNodePoolArgs:

@@ -20,8 +20,8 @@ from gpu_pools.adopting.sharing import WHOLE, by_azure, gpus_of, shared_as
 from gpu_pools.adopting.surroundings import attach
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import model
-from gpu_pools.plan.aks_found import OWNER_TAG
 from gpu_pools.platforms.aks.azure_types import version
+from gpu_pools.platforms.aks.found import OWNER_TAG
 from gpu_pools.platforms.aks.labels import AKS_SPOT_TAINT, label_refused_by_aks
 from gpu_pools.platforms.aks.pool_inputs import OF_OTHERS, PLACE, Around, kept_as_found, pool_inputs
 from gpu_pools.platforms.aks.pool_options import AksPoolOptions

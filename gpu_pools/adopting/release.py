@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
-from gpu_pools.plan.aks_found import OWNER_TAG
+from gpu_pools.platforms.aks.found import OWNER_TAG
 from gpu_pools.text.errors import Problem
 from gpu_pools.text.nested import at
 

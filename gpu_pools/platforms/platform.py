@@ -91,6 +91,16 @@ class Platform(PlatformReader, Generic[ClusterT]):
             problems: are added to.
         """
 
+    def check_kubernetes(self, settings: Settings, version: str, whose: str, problems: Problems) -> None:
+        """Add a problem for everything of this platform that needs a newer Kubernetes.
+
+        Args:
+            settings: of the stack.
+            version: of the cluster, such as 1.34.2.
+            whose: how a message names the origin of the version.
+            problems: are added to.
+        """
+
     def cluster_warnings(self, settings: Settings) -> Iterator[str]:  # noqa: ARG002
         """Yield what of the cluster works with a catch, or cannot be told before the deploy."""
         yield from ()

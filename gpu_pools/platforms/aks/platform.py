@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from gpu_pools.platforms.aks import labels
 from gpu_pools.platforms.aks.cluster import AksSettings, read_existing
+from gpu_pools.platforms.aks.found import check_images
 from gpu_pools.platforms.aks.inputs import merged, sent
 from gpu_pools.platforms.aks.node_boot import check_node_boot, node_boot_warnings
 from gpu_pools.platforms.aks.options import Monitoring
@@ -89,6 +90,10 @@ class Aks(Platform[AksSettings]):
         """Add what Azure refuses, some of it minutes into a deploy."""
         check_aks(settings, problems)
         check_node_boot(settings, drivers, problems)
+
+    def check_kubernetes(self, settings: Settings, version: str, whose: str, problems: Problems) -> None:
+        """Add the pools whose image needs a newer Kubernetes."""
+        check_images(settings, version, whose, problems)
 
     def cluster_warnings(self, settings: Settings) -> Iterator[str]:
         """Yield what of the cluster's own request works with a catch."""
