@@ -608,6 +608,7 @@ ASKED_BY: Final = {
             "components/magnum/settings.py",
             "gpu_pools/adopting/live.py",
             "gpu_pools/adopting/documents.py",
+            "gpu_pools/adopting/aks/resources.py",
             "gpu_pools/adopting/inside.py",
             "gpu_pools/rendering/pod_api.py",
         ),
@@ -626,9 +627,9 @@ ASKED_BY: Final = {
     # the engine's and the project's own documents, files of people, NVML
     **dict.fromkeys(
         (
-            "gpu_pools/adopting/aks.py",
-            "gpu_pools/adopting/existing.py",
-            "gpu_pools/adopting/magnum.py",
+            "gpu_pools/adopting/aks/agent_pools.py",
+            "gpu_pools/adopting/existing/nodes.py",
+            "gpu_pools/adopting/magnum/node_groups.py",
             "gpu_pools/adopting/pools.py",
             "gpu_pools/bench/client.py",
             "gpu_pools/bench/conductor.py",

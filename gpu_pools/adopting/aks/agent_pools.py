@@ -14,9 +14,11 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import Adopted, Imported, NotAdoptableError, Taken, Unsaid
-from gpu_pools.adopting.documents import as_inputs, flat, refused, text_of, unknown
+from gpu_pools.adopting.aks.resources import as_inputs, flat, unknown
+from gpu_pools.adopting.aks.sharing import by_azure
+from gpu_pools.adopting.documents import refused, text_of
 from gpu_pools.adopting.pools import majority, planned_alone, put_in
-from gpu_pools.adopting.sharing import WHOLE, by_azure, gpus_of, shared_as
+from gpu_pools.adopting.sharing import WHOLE, gpus_of, shared_as
 from gpu_pools.adopting.surroundings import attach
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import model
