@@ -15,8 +15,8 @@ from gpu_pools.components.engine.outputs import put_back
 from gpu_pools.components.gpu_operator.node_features import pool_rule
 from gpu_pools.components.kubernetes.recorded_objects import Stored
 from gpu_pools.components.replacement import old_nodes_emptied
-from gpu_pools.plan.generations import exchanged, generations
 from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.plan.replacements import replaced_pools, replacement_ids
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class AksCloud(Cloud):
             return
         from gpu_pools.components.aks.check import check_cloud  # noqa: PLC0415
 
-        check_cloud(cast("Any", planned.settings.cluster), parent, planned.settings, generations(planned))
+        check_cloud(cast("Any", planned.settings.cluster), parent, planned.settings, replacement_ids(planned))
 
     def cluster(
         self,
@@ -120,7 +120,7 @@ class AksCloud(Cloud):
                 opts,
                 stack=planned.settings,
                 inside=not planned.settings.imported,
-                generations=generations(planned),
+                replacement_ids=replacement_ids(planned),
             )
         from gpu_pools.components.aks.cluster import AksCluster  # noqa: PLC0415
 
@@ -167,7 +167,7 @@ class MagnumCloud(Cloud):
         """Ask OpenStack."""
         from gpu_pools.components.magnum.check import check_cloud  # noqa: PLC0415
 
-        check_cloud(cast("Any", planned.settings.cluster), planned.settings.pools, parent, exchanged(planned))
+        check_cloud(cast("Any", planned.settings.cluster), planned.settings.pools, parent, replaced_pools(planned))
 
     def cluster(
         self,
@@ -214,7 +214,7 @@ class MagnumCloud(Cloud):
         groups: list[pulumi.Resource] = []
         for pool in planned.pools:
             before = [*groups]
-            if pool.generation:
+            if pool.replacement_id:
                 before.append(pool_rule(f"{name}-{pool.name}-rule", pool, settings.driver, opts))
                 objects.append(Stored(before[-1]))
             before += _old_nodes_emptied(name, pool, cluster, opts)
@@ -224,7 +224,9 @@ class MagnumCloud(Cloud):
 
     def group_names(self, planned: Plan, made: Made) -> dict[str, pulumi.Output[str]]:
         """A group that was there before ``replace`` has kept its name."""
-        return {pool.name: cast("MagnumGpuNodePool", made[pool.name][0]).group_name for pool in planned.pools if pool.generation}
+        return {
+            pool.name: cast("MagnumGpuNodePool", made[pool.name][0]).group_name for pool in planned.pools if pool.replacement_id
+        }
 
 
 class ExistingCloud(Cloud):
@@ -252,7 +254,7 @@ def _old_nodes_emptied(
     name: str, pool: PoolPlan, cluster: ClusterComponent, opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """What drains a pool before it is replaced in place; nothing for other pools."""
-    if pool.pool.exchange != "inPlace":
+    if pool.pool.replacement != "inPlace":
         return []
     return [old_nodes_emptied(f"{name}-{pool.name}", pool, (cluster.kubeconfig, None), OPERATOR_NAMESPACE, opts, [])]
 

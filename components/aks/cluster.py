@@ -292,7 +292,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
         is_part = planned is not None
         args = known_args(f"AksGpuNodePool({name})", args, AksGpuNodePoolArgs)
         planned = pool_plan(f"AksGpuNodePool({name})", args, planned, operator, _alone(name, args))
-        if planned.pool.exchange == "inPlace" and not is_part:
+        if planned.pool.replacement == "inPlace" and not is_part:
             raise InvalidStackError([_nobody_drains(name)])
         opts = after_operator(opts, operator)
         inputs = pool_inputs(planned, _around(args))

@@ -59,7 +59,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
         *,
         stack: Settings | None = None,
         inside: bool = True,
-        generations: Mapping[str, str] | None = None,
+        replacement_ids: Mapping[str, str] | None = None,
     ) -> None:
         """Read the cluster.
 
@@ -69,7 +69,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
             opts: options of the component.
             stack: what is to be put into it, where a whole stack is; it is held against the cluster.
             inside: whether anything is put into it but pools.
-            generations: name of each pool with `replace` -> the generation that is declared.
+            replacement_ids: name of each pool with `replace` -> the id of the declared one.
 
         Raises:
             InvalidStackError: with everything that does not go together with the cluster; outside of previews also if it cannot
@@ -87,7 +87,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
             for note in notes(self.found):
                 log.warn(note, self)
             if stack:
-                self._check(stack, self.found, generations)
+                self._check(stack, self.found, replacement_ids)
             if self.found.entra:
                 try_login(what, EntraSettings(login=asked.login), self, "login")
         self.cluster_name = pulumi.Output.from_input(asked.name)
@@ -106,12 +106,12 @@ class ExistingAksCluster(pulumi.ComponentResource):
             }
         )
 
-    def _check(self, stack: Settings, found: FoundCluster, generations: Mapping[str, str] | None) -> None:
+    def _check(self, stack: Settings, found: FoundCluster, replacement_ids: Mapping[str, str] | None) -> None:
         """Hold the stack against the cluster and the rest of Azure, and tell all problems at once."""
         cluster = cast("AksSettings", stack.cluster)
         too_old = check_kubernetes(stack, found.version, "the cluster has")
         refused = check_found(stack, found, stack_owner(), drivers_of(stack), too_old)
-        if problems := [*refused, *problems_of(cluster, self, stack, generations)]:
+        if problems := [*refused, *problems_of(cluster, self, stack, replacement_ids)]:
             raise InvalidStackError(problems)
 
     def pool_args(self, pool: PoolPlan, args: AksGpuNodePoolArgs) -> AksGpuNodePoolArgs:

@@ -122,7 +122,7 @@ class PoolLabelsArgs(TypedDict):
 
 
 def pool_rule(name: str, planned: PoolPlan, driver: str | None, opts: pulumi.ResourceOptions) -> CustomResource:
-    """The rule of a generation of a pool: its group comes after it, so that nodes keep their labels until the group is gone.
+    """The rule of one of the groups that replace each other. The group comes after it, so that nodes keep their labels.
 
     Args:
         name: unique in the program.
@@ -130,7 +130,7 @@ def pool_rule(name: str, planned: PoolPlan, driver: str | None, opts: pulumi.Res
         driver: Magnum's.
         opts: of the rule.
     """
-    return _rule(f"{name}-{planned.generation}", planned, node_feature_rule(planned, driver), opts)
+    return _rule(f"{name}-{planned.replacement_id}", planned, node_feature_rule(planned, driver), opts)
 
 
 def _rule(name: str, planned: PoolPlan, spec: Any, opts: pulumi.ResourceOptions) -> CustomResource:  # noqa: ANN401 - an input
@@ -193,7 +193,7 @@ class PoolLabels(pulumi.ComponentResource):
         else:
             spec = group.apply(lambda selector: labeller_daemon_set_spec(planned, selector, tolerations, image))
         labeller = DaemonSet(
-            f"{name}-marker" if group is None else f"{name}-marker-{planned.generation}",
+            f"{name}-marker" if group is None else f"{name}-marker-{planned.replacement_id}",
             metadata={"name": labeller_name(planned), "namespace": args["namespace"]},
             spec=spec,
             opts=child_options(self, opts),

@@ -192,7 +192,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
         is_part = planned is not None
         args = known_args(f"MagnumGpuNodePool({name})", args, MagnumGpuNodePoolArgs)
         planned = pool_plan(f"MagnumGpuNodePool({name})", args, planned, operator, _alone(name, args))
-        if planned.pool.exchange and not is_part:
+        if planned.pool.replacement and not is_part:
             raise InvalidStackError([_nobody_knows(name, planned)])
         opts = after_operator(opts, operator)
         super().__init__("gpu-pools:index:MagnumGpuNodePool", name, None, opts)
@@ -216,7 +216,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
         )
         self.group_id = group.id
         # One that was there before `replace` has kept its name.
-        self.group_name = group.name if planned.generation else pulumi.Output.from_input(planned.name)
+        self.group_name = group.name if planned.replacement_id else pulumi.Output.from_input(planned.name)
         self.advertises = pulumi.Output.from_input(dict(planned.advertises))
         self.register_outputs(
             {"group_id": self.group_id, "group_name": self.group_name, "advertises": self.advertises},
@@ -226,7 +226,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
 def _nobody_knows(name: str, planned: PoolPlan) -> Problem:
     return Problem(
         f"MagnumGpuNodePool({name}).replace",
-        f"{planned.pool.exchange} needs labellers and verifiers that know the group's name, and a way to reach the cluster",
+        f"{planned.pool.replacement} needs labellers and verifiers that know the group's name, and a way to reach the cluster",
         "replace in a GpuPlatform or a stack file",
         "Leave it out, or make the pool with GpuPlatform.",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.acknowledged import endings, standing, whole
 from gpu_pools.changes.pools import pool_changes, pool_name, pools_of
-from gpu_pools.changes.rotations import beside, rotations, unready
+from gpu_pools.changes.replacements import describe_missed_surge, describe_replacement, extra_gpus
 from gpu_pools.changes.steps import name_of
 from gpu_pools.changes.turns import turns
 from gpu_pools.changes.upkeep import upkeep
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.changes.acknowledged import Ending, Standing
     from gpu_pools.changes.pools import PoolChange
-    from gpu_pools.changes.rotations import Beside
+    from gpu_pools.changes.replacements import ExtraGpus
     from gpu_pools.changes.steps import Finding, Preview
     from gpu_pools.changes.upkeep import Upkeep
     from gpu_pools.changes.workloads import Asking
@@ -111,7 +111,7 @@ class BlastRadius:
         complete: whether the engine told all that happens.
         affected: workloads of the stack and pods.
         dips: by pool.
-        beside: what is there for a time besides what shall be, by pool.
+        extra_gpus: GPUs that are there only while a pool is replaced, by pool.
         steps: how to avoid what is bad about it, by pool (or for ``the cluster``).
         before: sums.
         after: sums.
@@ -132,7 +132,7 @@ class BlastRadius:
     complete: bool
     affected: tuple[Affected, ...]
     dips: tuple[Dip, ...]
-    beside: tuple[Beside, ...]
+    extra_gpus: tuple[ExtraGpus, ...]
     steps: tuple[tuple[str, tuple[str, ...]], ...]
     before: Sums
     after: Sums
@@ -194,7 +194,7 @@ def blast_radius(
     pools = pool_changes(before, after, preview.steps, renewed, with_cluster=not preview.complete)
     old, new = _sums(before, prices), _sums(after, prices)
     found = endings(preview, before, after, pools, renewed)
-    twice = tuple(beside(pools, prices))
+    twice = tuple(extra_gpus(pools, prices))
     return BlastRadius(
         cluster_replaced=with_cluster,
         pools=pools,
@@ -205,7 +205,7 @@ def blast_radius(
         complete=preview.complete,
         affected=tuple(_affected(pools, asking)),
         dips=tuple(_dips(pools)),
-        beside=twice,
+        extra_gpus=twice,
         steps=_CLUSTER_STEPS
         if with_cluster
         else tuple(
@@ -215,7 +215,7 @@ def blast_radius(
         after=new,
         currency=prices.currency if prices else "",
         refused=() if with_cluster or before is None else tuple(_refused(before, after)),
-        broken=(*unready(pools), *_broken(old, new, limits or Limits(), prices, twice)),
+        broken=(*describe_missed_surge(pools), *_broken(old, new, limits or Limits(), prices, twice)),
         findings=preview.findings,
         mig_strategy=((before or after).mig_strategy, after.mig_strategy),
         verified_within=after.settings.verification.deadline_seconds if after.settings.verification.enabled else None,
@@ -308,7 +308,7 @@ def _advice(pool: PoolChange, *, gives_back: bool) -> Iterator[str]:
         )
     if "replaced" not in pool.effects:
         yield from turns(pool, gives_back=gives_back)
-    yield from rotations(pool)
+    yield from describe_replacement(pool)
     if "shrunk" in pool.effects:
         yield f"Which nodes of `{pool.name}` go is the cloud's choice: let end what must not be interrupted, wherever in it."
     if pool.renames:
@@ -348,7 +348,7 @@ def _bounds(pools: Iterable[tuple[PoolPlan, int]]) -> tuple[int, int | None]:
     return least, most if bounded else None
 
 
-def _broken(before: Sums, after: Sums, limits: Limits, prices: Prices | None, twice: Sequence[Beside]) -> Iterator[str]:
+def _broken(before: Sums, after: Sums, limits: Limits, prices: Prices | None, twice: Sequence[ExtraGpus]) -> Iterator[str]:
     if limits.more_gpus is not None:
         extra = sum(one.most or 0 for one in twice)
         if after.gpus_most is None or any(one.most is None for one in twice):

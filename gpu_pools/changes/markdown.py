@@ -64,7 +64,7 @@ _LONGEST: Final = 60_000
 def comment(stack: str, radius: BlastRadius, seen: Seen) -> str:
     """The whole comment; it ends with a line that says so where it had to be cut."""
     lines = [_marker(stack), Markdown.of("## GPU pools of {}: {}", stack, _headline(radius)), _NOTHING]
-    for part in (_blocked, _pools, _renewed, _figures, _beside, _away, _affected, _advice, _layouts, _policies):
+    for part in (_blocked, _pools, _renewed, _figures, _extra_gpus, _away, _affected, _advice, _layouts, _policies):
         lines += [*part(radius)]
     lines += [*_ids(lines), *_rests_on(seen)]
     text = Markdown.all(lines, "\n").rstrip() + "\n"
@@ -256,10 +256,10 @@ def _range(bounds: tuple[int, int | None]) -> str:
     return str(least) if least == most else f"{least} to {'any number' if most is None else most}"
 
 
-def _beside(radius: BlastRadius) -> Iterator[Markdown]:
-    if radius.beside:
+def _extra_gpus(radius: BlastRadius) -> Iterator[Markdown]:
+    if radius.extra_gpus:
         yield Markdown("### What is there twice for a time")
-        for one in radius.beside:
+        for one in radius.extra_gpus:
             yield Markdown.of("- {}: {}", Markdown.code(one.pool), one.text(radius.currency))
         yield _NOTHING
 

@@ -54,7 +54,9 @@ def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
             for one in radius.affected
         ],
         "away": [{"pool": one.pool, "gpus": [one.least, one.most], "until": one.until or None} for one in radius.dips],
-        "beside": [{"pool": one.pool, "gpus": [one.least, one.most], "costPerHourAtMost": one.per_hour} for one in radius.beside],
+        "beside": [
+            {"pool": one.pool, "gpus": [one.least, one.most], "costPerHourAtMost": one.per_hour} for one in radius.extra_gpus
+        ],
         "advice": [{"pool": pool, "steps": list(steps)} for pool, steps in radius.steps],
         "before": _sums(radius.before),
         "after": _sums(radius.after),

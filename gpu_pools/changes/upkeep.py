@@ -143,7 +143,7 @@ def _skew(before: Plan, version: str) -> str:
 
 
 def _pool_options(before: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
-    """Versions, node images and the like of single pools of AKS, for which Azure exchanges the nodes."""
+    """Versions, node images and the like of single pools of AKS, for which Azure replaces the nodes."""
     old = {pool.name: rolling_options(pool) for pool in before.pools}
     for pool in stay:
         was, becomes = old[pool.name], rolling_options(pool)

@@ -170,7 +170,7 @@ def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, impor
     ]
     if changed := {pool: changes for pool, changes in adopted.changes.items() if changes}:
         when = "What the first preview shows of them then" if held else "What the first preview shows of them"
-        lines += ["", f"{when}, all in place (no node is exchanged):"]
+        lines += ["", f"{when}, all in place (no node is replaced):"]
         lines += [f"- pool {pool}: {', '.join(changes)}" for pool, changes in changed.items()]
     if adopted.unsaid:
         lines += ["", "Not in the stack file:", *(f"- {one.place}: {one.why}" for one in adopted.unsaid)]

@@ -45,13 +45,13 @@ def cluster_use(plan: Plan) -> str:
     cluster, operator = plan.settings.cluster, plan.settings.operator
     versions = {key: value for key, value in platform_of(cluster).declared(cluster).items() if key in _VERSIONS}
     used = [versions, operator.chart.version, plan.operator_values["driver"]]
-    # As ids were before pools had options by which their nodes are exchanged.
+    # As ids were before pools had options for which their nodes are replaced.
     rolling = {pool.name: found for pool in plan.pools if (found := rolling_options(pool))}
     return _id(USED, CLUSTER, [*used, rolling] if rolling else used)
 
 
 def rolling_options(planned: PoolPlan) -> Mapping[str, Any]:
-    """What of a pool is changed by exchanging its nodes, as far as it is written."""
+    """What of a pool is changed by replacing its nodes, as far as it is written."""
     return PLATFORMS[planned.platform].rolling_options(planned)
 
 

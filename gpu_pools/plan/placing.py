@@ -6,8 +6,8 @@ has its own. So a small DaemonSet per pool, selected by that label, drops a feat
 one NodeFeatureRule per pool turns it into the labels. Nodes that join later, by whatever means, get them without a deploy.
 
 Of groups that follow each other under one pool's name (``replace``) each has a labeller and a rule of its own, which say its
-generation, too: old nodes keep their labels until they are gone. What Magnum calls such a group only the engine knows, since one
-that was there before has kept its name.
+replacement id, too: old nodes keep their labels until they are gone. What Magnum calls such a group only the engine knows, since
+one that was there before has kept its name.
 
 Taints: the kubelets of Magnum's heat driver register with taints by the node-group label ``kubelet_options``
 (openstack/magnum stable/2025.1, configure-kubernetes-minion.sh); for the other drivers NFD sets the taints. On existing
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.platforms.known import platform_of
 from gpu_pools.platforms.magnum.cluster import TAINTED_BY_NFD
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,7 +89,7 @@ def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str,
         planned: the pool.
         driver: Magnum's driver, None on existing clusters.
     """
-    marked = {POOL_LABEL: planned.name} | ({GENERATION_LABEL: planned.generation} if planned.generation else {})
+    marked = {POOL_LABEL: planned.name} | ({REPLACEMENT_LABEL: planned.replacement_id} if planned.replacement_id else {})
     matches = {key: {"op": "In", "value": [value]} for key, value in marked.items()}
     rule: dict[str, Any] = {
         "name": f"gpu-pools {planned.name}{_dashed(planned, ' ')}",
@@ -102,17 +102,17 @@ def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str,
 
 
 def rule_name(planned: PoolPlan) -> str:
-    """The name of the pool's NodeFeatureRule; each generation has one of its own."""
+    """The name of the pool's NodeFeatureRule; each replacement has one of its own."""
     return f"gpu-pools-{planned.name}{_dashed(planned)}"
 
 
 def labeller_name(planned: PoolPlan) -> str:
-    """The name of the DaemonSet that marks the pool's nodes; each generation has one of its own."""
+    """The name of the DaemonSet that marks the pool's nodes; each replacement has one of its own."""
     return f"{LABELLER_APP}-{planned.name}{_dashed(planned)}"
 
 
 def _dashed(planned: PoolPlan, dash: str = "-") -> str:
-    return f"{dash}{planned.generation}" if planned.generation else ""
+    return f"{dash}{planned.replacement_id}" if planned.replacement_id else ""
 
 
 def node_group_labels(planned: PoolPlan, cluster: Cluster) -> dict[str, str]:
@@ -126,11 +126,11 @@ def labeller_daemon_set_spec(
     """The ``spec`` of the DaemonSet that marks the pool's nodes for NFD."""
     labels = {"app.kubernetes.io/name": LABELLER_APP, POOL_LABEL: planned.name}
     env, file, features = [{"name": "GPU_POOLS_POOL", "value": planned.name}], _FILE, {POOL_LABEL: "GPU_POOLS_POOL"}
-    if planned.generation:
-        labels[GENERATION_LABEL] = planned.generation
-        env.append({"name": "GPU_POOLS_GENERATION", "value": planned.generation})
+    if planned.replacement_id:
+        labels[REPLACEMENT_LABEL] = planned.replacement_id
+        env.append({"name": "GPU_POOLS_GENERATION", "value": planned.replacement_id})
         # In a file of its own: the labeller of before, which is there until a deploy's end, would write over it.
-        file, features = f"{_FILE}-generation", {**features, GENERATION_LABEL: "GPU_POOLS_GENERATION"}
+        file, features = f"{_FILE}-generation", {**features, REPLACEMENT_LABEL: "GPU_POOLS_GENERATION"}
     container = {
         "name": "marker",
         "image": image,

@@ -40,13 +40,13 @@ from gpu_pools.plan.checks import (
     mig_owner,
 )
 from gpu_pools.plan.driver_upgrades import check_driver_upgrade, driver_upgrade_warnings
-from gpu_pools.plan.generations import check_exchanges, with_generation
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.mps_support import check_mps_support
 from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import check_operands, first_offer_warnings, refuses_two
 from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.plan.replacements import check_replacements, with_replacement_id
 from gpu_pools.plan.rollouts import check_rollouts, rollout_warnings
 from gpu_pools.platforms.known import platform_of, try_parse_settings
 from gpu_pools.rendering.registry import chart_registry_values
@@ -124,7 +124,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     check_together(settings, problems)
     check_startup_taint(settings, problems)
     check_rollouts(settings, problems)
-    check_exchanges(settings, problems)
+    check_replacements(settings, problems)
     check_driver_upgrade(settings, problems)
     check_adoption(settings, problems)
     check_adopted_groups(settings, problems)
@@ -234,7 +234,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         imported=settings.imported,
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
-    return planned if settings.imported else with_generation(planned, settings.cluster)
+    return planned if settings.imported else with_replacement_id(planned, settings.cluster)
 
 
 def _mode_warnings(hardware: Hardware, settings: Settings) -> Iterator[str]:

@@ -66,8 +66,8 @@ class PlannedPool(Protocol):
         """Whether it is only held as it was imported."""
 
     @property
-    def generation(self) -> str:
-        """Which of the pools that follow each other under one name; empty: there is one."""
+    def replacement_id(self) -> str:
+        """Return which of the pools that replace each other under one name it is; empty: there is one."""
 
 
 #: What the cluster section holds.
@@ -161,7 +161,7 @@ class Platform(PlatformReader, Generic[ClusterT]):
         return {**placed, "driver": planned.driver, "gpuInstanceProfile": planned.gpu_instance_profile}
 
     def rolling_options(self, planned: PlannedPool) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return what of a pool is changed by exchanging its nodes, as far as it is written."""
+        """Return what of a pool is changed by replacing its nodes, as far as it is written."""
         return {}
 
     def fixed_at_creation(self, cluster: ClusterT, planned: PlannedPool) -> Mapping[str, Any]:  # noqa: ARG002

@@ -32,7 +32,7 @@ class Step(enum.Enum):
 
     MARK = "cordon the node"
     EMPTY = "evict its pods"
-    GONE = "wait until its machine is exchanged"
+    GONE = "wait until its machine is replaced"
     HAND = "wait for a reboot, or a reset of its GPUs"
     RESTART = "start anew"
     UPGRADE = "have the operator try its driver's upgrade again"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.magnum.cluster import MagnumSettings
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from sandbox.clouds import azure, lookup
 from sandbox.clouds.refusal import Refusal
 from sandbox.cluster import control_plane as clusters
@@ -122,15 +122,15 @@ def _refresh(engine: Engine, *urns: str) -> None:
 def _in_azure(sandbox: Sandbox, plan: Plan, pool: str) -> str:
     """What Azure calls the pool; one with `replace` is known by the labels of its nodes, as far as it is deployed so."""
     (planned,) = [one for one in plan.pools if one.name == pool]
-    labels = {POOL_LABEL: pool, GENERATION_LABEL: planned.generation}
-    made = azure.AzureCloud(sandbox.folder).read()["pools"].values() if planned.generation else ()
+    labels = {POOL_LABEL: pool, REPLACEMENT_LABEL: planned.replacement_id}
+    made = azure.AzureCloud(sandbox.folder).read()["pools"].values() if planned.replacement_id else ()
     return next((one["name"] for one in made if labels.items() <= (one["body"].get("nodeLabels") or {}).items()), pool)
 
 
 def _in_magnum(magnum: MagnumApi, cluster: str, plan: Plan, pool: str) -> str:
     """What Magnum calls the pool; one that was there before `replace` has kept its name."""
     (planned,) = [one for one in plan.pools if one.name == pool]
-    made = f"{planned.stem}{planned.generation}" if planned.generation else pool
+    made = f"{planned.stem}{planned.replacement_id}" if planned.replacement_id else pool
     return made if magnum.find_group(cluster, made) else pool
 
 

@@ -266,7 +266,7 @@ def test_kubernetes_goes_node_by_node_with_one_node_more() -> None:
         ({"properties": {"securityProfile": {"enableVTPM": True}}}, "securityProfile of the pool train"),
     ],
 )
-def test_options_for_which_azure_exchanges_nodes_renew_one_pool(after: dict[str, Any], what: str) -> None:
+def test_options_for_which_azure_replaces_nodes_renew_one_pool(after: dict[str, Any], what: str) -> None:
     found = only(stack(), _pinned(stack()) if "pinned" in after else stack(**after))
     assert (found.what, found.effect, found.pools) == (what, "upgraded", ("train",))
 
@@ -276,7 +276,7 @@ def test_a_pool_with_a_version_of_its_own_does_not_follow() -> None:
     assert only(old, new).pools == ("notebooks", "slices")
 
 
-def test_options_that_exchange_nothing_renew_nothing() -> None:
+def test_options_that_replace_nothing_renew_nothing() -> None:
     assert upkeep(stack(), stack(tags={"a": "b"}, upgradeSettings={"maxSurge": "2"}, scaleDownMode="Deallocate")) == ()
 
 

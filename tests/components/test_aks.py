@@ -71,7 +71,7 @@ class TestCluster:
         (warning,) = [one for one in said if "supportPlan" in one]
         assert warning.startswith('properties of the cluster.supportPlan: "LongTerm" is not among the values of ')
 
-    def test_protects_the_cluster_alone_so_that_pools_can_be_rotated(self, run: Run) -> None:
+    def test_protects_the_cluster_alone_so_that_pools_can_be_replaced(self, run: Run) -> None:
         recorded = run(lambda: AksCluster("c", CLUSTER))
         protected = {request.name for request in recorded.requests.values() if request.protect}
         assert protected == {"c-cluster"}

@@ -13,7 +13,7 @@ from gpu_pools.policies.acknowledged import acknowledged_by
 from gpu_pools.policies.described import Stack, Unknown
 from gpu_pools.policies.judging import RuleSettings, Undecided, Violation, judge
 from gpu_pools.policies.rules import RULES
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from gpu_pools.text.incidents import link
 from tests.unit.golden import golden
 
@@ -122,11 +122,11 @@ def test_a_pool_that_is_known_to_be_verified_needs_no_other_verification() -> No
         assert not [one for one in found if isinstance(one, Violation)]
 
 
-def test_a_pool_that_is_exchanged_is_known_by_its_label_and_not_by_azure_s_name() -> None:
-    labels = {POOL_LABEL: "serving", GENERATION_LABEL: "35f359"}
-    rotated = pool(agentPoolName="servin35f359", nodeLabels=labels)
+def test_a_pool_that_is_replaced_is_known_by_its_label_and_not_by_azure_s_name() -> None:
+    labels = {POOL_LABEL: "serving", REPLACEMENT_LABEL: "35f359"}
+    replaced_by_surge = pool(agentPoolName="servin35f359", nodeLabels=labels)
     for verified, stopped in (("serving", False), ("servin35f359", True)):
-        given = program(operator(), rotated, made(kinds.VERIFICATION, "one", {"pool": verified}), required=True)
+        given = program(operator(), replaced_by_surge, made(kinds.VERIFICATION, "one", {"pool": verified}), required=True)
         found = verdicts(given, "nodes-verified", tuple(rule for rule in RULES if rule.name == "nodes-verified"))
         assert [isinstance(one, Violation) for one in found] == [True] * stopped
 

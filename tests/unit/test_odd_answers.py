@@ -41,8 +41,8 @@ from gpu_pools.platforms.aks import answers as azure_answers
 from gpu_pools.platforms.judgement import Unread
 from gpu_pools.proof.emptying import Emptying, NotEmptiedError
 from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
-from gpu_pools.repairing.exchanging import commands
 from gpu_pools.repairing.looking import Looker, NoNodeError
+from gpu_pools.repairing.machine_replacement import commands
 from gpu_pools.repairing.rights import Right, missing
 from gpu_pools.repairing.steps import read_mark as read_repair
 from gpu_pools.text.errors import InvalidStackError
@@ -471,7 +471,7 @@ READERS: Final[Mapping[str, Reader]] = {
         *in_cluster(_repaired, **{"/nodes/": NODE, "/nodes": NODES, "/daemonsets/": DAEMON_SET, "/pods": PODS}),
         (ApiError, EvidenceError, NoNodeError),
     ),
-    "gpu_pools/repairing/exchanging.py": Reader(
+    "gpu_pools/repairing/machine_replacement.py": Reader(
         lambda found: (
             commands(
                 "shop",

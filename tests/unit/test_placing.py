@@ -162,7 +162,7 @@ class TestLabeller:
                 os.killpg(script.pid, signal.SIGKILL)
             script.wait()
 
-    def test_of_a_pool_that_is_exchanged_it_says_the_generation_too_in_a_file_of_its_own(self, tmp_path: Path) -> None:
+    def test_of_a_pool_that_is_replaced_it_says_the_id_too_in_a_file_of_its_own(self, tmp_path: Path) -> None:
         """A line of no label holds for one feature alone (node-feature-discovery 0.18.3, source/local/local.go)."""
         pool = pool_of(magnum({"replace": "inPlace"}))
         spec = labeller_daemon_set_spec(pool, {"a": "b"}, [], "busybox:1")
@@ -173,27 +173,27 @@ class TestLabeller:
         try:
             feature = tmp_path / "gpu-pools-generation"
             _wait_until(feature.exists)
-            no_label, _, name, again, generation = feature.read_text(encoding="utf-8").splitlines()
+            no_label, _, name, again, replacement_id = feature.read_text(encoding="utf-8").splitlines()
             assert no_label == again == "# +no-label"
-            assert (name, generation) == ("gpu-pools/pool=gpu", f"gpu-pools/generation={pool.generation}")
+            assert (name, replacement_id) == ("gpu-pools/pool=gpu", f"gpu-pools/generation={pool.replacement_id}")
             assert list(tmp_path.iterdir()) == [feature]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(script.pid, signal.SIGKILL)
             script.wait()
-        assert spec["selector"]["matchLabels"]["gpu-pools/generation"] == pool.generation
+        assert spec["selector"]["matchLabels"]["gpu-pools/generation"] == pool.replacement_id
 
-    def test_each_generation_has_a_rule_and_a_labeller_of_its_own(self) -> None:
+    def test_each_replacement_has_a_rule_and_a_labeller_of_its_own(self) -> None:
         pool = pool_of(magnum({"replace": "inPlace"}))
         assert (rule_name(pool), labeller_name(pool)) == (
-            f"gpu-pools-gpu-{pool.generation}",
-            f"gpu-pools-marker-gpu-{pool.generation}",
+            f"gpu-pools-gpu-{pool.replacement_id}",
+            f"gpu-pools-marker-gpu-{pool.replacement_id}",
         )
         (rule,) = node_feature_rule(pool, "heat")["rules"]
         (feature,) = rule["matchFeatures"]
         values = {key: match["value"] for key, match in feature["matchExpressions"].items()}
-        assert values == {"gpu-pools/pool": ["gpu"], "gpu-pools/generation": [pool.generation]}
-        assert rule["labels"]["gpu-pools/generation"] == pool.generation
+        assert values == {"gpu-pools/pool": ["gpu"], "gpu-pools/generation": [pool.replacement_id]}
+        assert rule["labels"]["gpu-pools/generation"] == pool.replacement_id
         plain = pool_of(magnum())
         assert (rule_name(plain), labeller_name(plain)) == ("gpu-pools-gpu", "gpu-pools-marker-gpu")
 

@@ -53,18 +53,18 @@ def test_what_the_verifier_says_helps_a_node_has_a_way(words: str) -> None:
 
 
 def test_the_first_cause_decides_whether_a_repair_helps() -> None:
-    assert chosen(["gpu-lost", "unhealthy"], exchanged=False) == (Way.HAND, Way.PLUGIN)
-    assert chosen(["taint-missing", "unhealthy"], exchanged=False) == (), "the taint would still be missing"
-    assert chosen(["label-other", "unhealthy"], exchanged=False) == (Way.LABEL, Way.PLUGIN)
-    assert chosen([], exchanged=False) == ()
-    assert chosen(["mps-split"], exchanged=False) == (Way.MPS, Way.PLUGIN), "the daemon, then the plugin"
+    assert chosen(["gpu-lost", "unhealthy"], replaced=False) == (Way.HAND, Way.PLUGIN)
+    assert chosen(["taint-missing", "unhealthy"], replaced=False) == (), "the taint would still be missing"
+    assert chosen(["label-other", "unhealthy"], replaced=False) == (Way.LABEL, Way.PLUGIN)
+    assert chosen([], replaced=False) == ()
+    assert chosen(["mps-split"], replaced=False) == (Way.MPS, Way.PLUGIN), "the daemon, then the plugin"
 
 
 @pytest.mark.parametrize("label", ["label-other", "label-missing"])
 def test_what_follows_from_a_wrong_label_is_not_repaired_by_itself(label: str) -> None:
     follows = ["operand-config", "config-wedged", "nothing-offered", "count-other", "left-over", "gfd-other", "mig-layout"]
-    assert chosen([label, *follows], exchanged=False) == (Way.LABEL,)
-    assert chosen(follows, exchanged=False) == (), "config-manager's error stands above them"
+    assert chosen([label, *follows], replaced=False) == (Way.LABEL,)
+    assert chosen(follows, replaced=False) == (), "config-manager's error stands above them"
 
 
 def test_labels_are_set_once_no_pod_holds_a_gpu_and_until_they_are_as_declared() -> None:
@@ -77,16 +77,16 @@ def test_labels_are_set_once_no_pod_holds_a_gpu_and_until_they_are_as_declared()
 
 def test_a_node_that_goes_on_changing_gets_only_what_ends_nobodys_work() -> None:
     stuck = ("unsteady", "config-wedged", "gfd-other")
-    assert chosen(stuck, exchanged=False) == (Way.GFD, Way.POD), "an operand that ends at each start is what changes"
-    assert chosen(("unsteady", "mig-pending"), exchanged=False) == (), "mig-manager may be at work"
-    assert chosen(("unsteady", "label-missing", "unhealthy"), exchanged=False) == ()
-    assert chosen(("unsteady",), exchanged=False) == ()
-    assert chosen(("unsteady", "config-wedged"), exchanged=True) == (Way.REPLACE,)
+    assert chosen(stuck, replaced=False) == (Way.GFD, Way.POD), "an operand that ends at each start is what changes"
+    assert chosen(("unsteady", "mig-pending"), replaced=False) == (), "mig-manager may be at work"
+    assert chosen(("unsteady", "label-missing", "unhealthy"), replaced=False) == ()
+    assert chosen(("unsteady",), replaced=False) == ()
+    assert chosen(("unsteady", "config-wedged"), replaced=True) == (Way.REPLACE,)
 
 
-def test_a_broken_gpu_is_exchanged_and_nothing_else_is_done_to_it() -> None:
-    assert chosen(["gpu-reset", "memory-broken"], exchanged=False) == (Way.REPLACE,)
-    assert chosen(["label-missing"], exchanged=True) == (Way.REPLACE,)
+def test_a_broken_gpu_has_its_machine_replaced_and_nothing_else_is_done_to_it() -> None:
+    assert chosen(["gpu-reset", "memory-broken"], replaced=False) == (Way.REPLACE,)
+    assert chosen(["label-missing"], replaced=True) == (Way.REPLACE,)
 
 
 # --- who has to go ----------------------------------------------------------------------------------------

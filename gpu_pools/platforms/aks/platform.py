@@ -17,7 +17,7 @@ from gpu_pools.platforms.aks.properties import inputs_that
 from gpu_pools.platforms.aks.together import aks_cluster_warnings, aks_warnings, check_aks
 from gpu_pools.platforms.platform import Platform
 from gpu_pools.reading.fields import read
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,8 +120,8 @@ class Aks(Platform[AksSettings]):
         The old pool has the name as well, until it goes; its nodes are proven by nobody then. A pool that was there before
         `replace` has kept its name in Azure, so that is known to Azure alone. When the labels are there: decision 258.
         """
-        if planned.generation:
-            return {POOL_LABEL: planned.name, GENERATION_LABEL: planned.generation}
+        if planned.replacement_id:
+            return {POOL_LABEL: planned.name, REPLACEMENT_LABEL: planned.replacement_id}
         # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
         return {"kubernetes.azure.com/agentpool": planned.name}
 
@@ -153,7 +153,7 @@ class Aks(Platform[AksSettings]):
         return placed
 
     def rolling_options(self, planned: PlannedPool) -> Mapping[str, Any]:
-        """Return what Azure changes by exchanging the pool's nodes, as far as it is written."""
+        """Return what Azure changes by replacing the pool's nodes, as far as it is written."""
         placed: Any = planned.pool.placement
         asked = merged({"osSKU": placed.os_sku, **sent(placed.options)}, placed.options.properties)
         return inputs_that("rolling", "AgentPool", asked)
@@ -166,7 +166,7 @@ class Aks(Platform[AksSettings]):
     def missing_nodes(self, cluster: AksSettings, planned: PlannedPool, group: str, selector: str) -> str:  # noqa: ARG002
         """Return the command that shows an agent pool's state."""
         place_ = f"--resource-group {cluster.resource_group} --cluster-name {cluster.name}"
-        name = planned.made_name if planned.generation else planned.name
+        name = planned.made_name if planned.replacement_id else planned.name
         return (
             f"`az aks nodepool show {place_} --name {name}` shows its state, and the activity log of its node resource group why "
             "a machine is missing: quota, capacity, or a node that did not join."

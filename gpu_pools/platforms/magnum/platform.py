@@ -9,7 +9,7 @@ from gpu_pools.platforms.magnum.drivers import check_magnum_drivers, magnum_driv
 from gpu_pools.platforms.magnum.placement import MagnumPlacement, place
 from gpu_pools.platforms.platform import Platform
 from gpu_pools.reading.fields import read
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL, refused_by_nfd
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL, refused_by_nfd
 from gpu_pools.stack.settings import NAMESPACE, used_names
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class Magnum(Platform[MagnumSettings]):
 
     def node_selector(self, cluster: MagnumSettings, planned: PlannedPool, group: str) -> dict[str, str]:
         """Return the label that the driver sets with the group's name; without it, of a replaced pool, those that NFD sets."""
-        if planned.generation and not group:
-            return {POOL_LABEL: planned.name, GENERATION_LABEL: planned.generation}
+        if planned.replacement_id and not group:
+            return {POOL_LABEL: planned.name, REPLACEMENT_LABEL: planned.replacement_id}
         if not cluster.driver:
             message = f"pool {planned.name} on magnum needs no labeller, or its Magnum driver is not known"
             raise ValueError(message)
