@@ -33,7 +33,7 @@ from gpu_pools.components.kubernetes.ask_first import (
 )
 from gpu_pools.plan.before_upgrade import named
 from gpu_pools.plan.driver_revisions import SELECTOR, followed, older
-from gpu_pools.plan.driver_upgrades import turn_seconds, turns
+from gpu_pools.plan.driver_upgrades import rounds, seconds_per_round
 from gpu_pools.plan.operands_due import Due, Wanted, operands_due, others, wanted
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.proof.verifier_pods import DRIVER_NOTE
@@ -150,10 +150,10 @@ async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: C
 
 
 class _Course:
-    """How a wait goes: it ends where no node gets done for as long as one turn may take, and when all turns are over."""
+    """How a wait goes: it ends where no node gets done for as long as one round may take, and when all rounds are over."""
 
     def __init__(self, plan: Plan, now: float) -> None:
-        self._plan, self._turn = plan, turn_seconds(plan)
+        self._plan, self._round = plan, seconds_per_round(plan)
         self._begun = self._moved = now
         self._first = self._fewest = 0
 
@@ -164,8 +164,8 @@ class _Course:
         self._first = self._first or due.cluster
         if not self._fewest or due.cluster < self._fewest:
             self._fewest, self._moved = due.cluster, now
-        if now - self._moved > self._turn:
-            return f"no node got done in {self._turn} s"
-        if now - self._begun > (longest := self._turn * turns(self._plan, self._first)):
+        if now - self._moved > self._round:
+            return f"no node got done in {self._round} s"
+        if now - self._begun > (longest := self._round * rounds(self._plan, self._first)):
             return f"it took longer than {longest} s"
         return ""

@@ -41,7 +41,7 @@ from gpu_pools.plan.planned import Plan
 from gpu_pools.plan.rollout_windows import becomes
 from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof import changer_rights
-from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
+from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, slot_rules
 from gpu_pools.proof.verifier_pods import (
     CHANGER_FILE,
     EXPECTATION_FILE,
@@ -197,9 +197,9 @@ class Verifier(pulumi.ComponentResource):
         ClusterRole(f"{name}-changer-role", metadata=named, rules=whole, opts=after)
         reference = _reference("ClusterRole", changer_rights.ROLE)
         ClusterRoleBinding(f"{name}-changer-role-binding", metadata=named, role_ref=reference, subjects=subjects, opts=after)
-        turns: Any = turn_rules()
+        slots: Any = slot_rules()
         place: Any = {**named, "namespace": VERIFIER_NAMESPACE}
-        Role(f"{name}-changer-turns", metadata=place, rules=turns, opts=after)
+        Role(f"{name}-changer-turns", metadata=place, rules=slots, opts=after)
         reference = _reference("Role", changer_rights.ROLE)
         RoleBinding(f"{name}-changer-turns-binding", metadata=place, role_ref=reference, subjects=subjects, opts=after)
 

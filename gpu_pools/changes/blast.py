@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.changes.acknowledged import endings, standing, whole
 from gpu_pools.changes.pools import pool_changes, pool_name, pools_of
 from gpu_pools.changes.replacements import describe_missed_surge, describe_replacement, extra_gpus
+from gpu_pools.changes.rollouts import describe_rollout
 from gpu_pools.changes.steps import name_of
-from gpu_pools.changes.turns import turns
 from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
 from gpu_pools.plan.node_price import node_price
 from gpu_pools.plan.version_steps import operator_step, refusal
 from gpu_pools.rendering.node_leaving import gives_back
-from gpu_pools.verifier.changer.turns import at_once
+from gpu_pools.verifier.changer.rollout_slots import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -258,16 +258,17 @@ def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:
             if "shrunk" in pool.effects and pool.after:
                 stay = pool.after.pool.min_nodes
                 least, most = max(least - stay, 0), None if most is None else most - stay
-            elif pool.in_turn and pool.after and pool.after.pool.rollout and "replaced" not in pool.effects:
-                least, most = _in_turn(str(pool.after.pool.rollout.max_unavailable), least, most)
+            elif pool.by_rollout and pool.after and pool.after.pool.rollout and "replaced" not in pool.effects:
+                least, most = _changing_at_once(str(pool.after.pool.rollout.max_unavailable), least, most)
             yield Dip(pool.name, each * least, None if most is None else each * most, _until(pool))
 
 
-def _in_turn(turns: str, least: int, most: int | None) -> tuple[int, int | None]:
+def _changing_at_once(max_unavailable: str, least: int, most: int | None) -> tuple[int, int | None]:
     """How many nodes are away at once, of a pool that has so many."""
-    if most is None and turns.endswith("%"):
-        return min(least, at_once(turns, least)), None
-    return min(least, at_once(turns, least)), at_once(turns, 0) if most is None else min(most, at_once(turns, most))
+    if most is None and max_unavailable.endswith("%"):
+        return min(least, at_once(max_unavailable, least)), None
+    fewest = min(least, at_once(max_unavailable, least))
+    return fewest, at_once(max_unavailable, 0) if most is None else min(most, at_once(max_unavailable, most))
 
 
 def _until(pool: PoolChange) -> str:
@@ -278,7 +279,7 @@ def _until(pool: PoolChange) -> str:
         driver = pool.after is not None and pool.after.driver == "operator"
         return "the old nodes are deleted, and new ones have started" + (" and have their driver" if driver else "")
     reboot = " and rebooted" if "rebooted" in pool.effects else ""
-    each = "each node in its turn" if pool.in_turn else "every node"
+    each = "each node in the rollout" if pool.by_rollout else "every node"
     return f"{each} is free of pods and partitioned anew{reboot}"
 
 
@@ -307,7 +308,7 @@ def _advice(pool: PoolChange, *, gives_back: bool) -> Iterator[str]:
             "anything. Then MIG is switched off there and waited for, and labels and traces of this stack go."
         )
     if "replaced" not in pool.effects:
-        yield from turns(pool, gives_back=gives_back)
+        yield from describe_rollout(pool, gives_back=gives_back)
     yield from describe_replacement(pool)
     if "shrunk" in pool.effects:
         yield f"Which nodes of `{pool.name}` go is the cloud's choice: let end what must not be interrupted, wherever in it."

@@ -76,7 +76,7 @@ class PoolChange:
         because: the inputs that force a replacement; empty where it follows the cluster's.
         resources: by name.
         gpus: what a new layout does, by kinds of GPUs.
-        drain: why its nodes must be free of pods first; empty: they need not, or are emptied in their turn.
+        drain: why its nodes must be free of pods first; empty: they need not, or the rollout empties them.
         creates_first: whether its replacement is there before it goes.
     """
 
@@ -107,7 +107,7 @@ class PoolChange:
         return self.before is not None and bool(set(ENDS_PODS) & set(self.effects))
 
     @property
-    def in_turn(self) -> bool:
+    def by_rollout(self) -> bool:
         """Whether its nodes change a few at a time, and are emptied then."""
         return all(one is not None and one.pool.rollout is not None for one in (self.before, self.after))
 

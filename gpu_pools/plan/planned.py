@@ -82,7 +82,7 @@ class PoolPlan:
 
     @property
     def changed_labels(self) -> dict[str, str]:
-        """The labels that are set on each node by itself when its turn has come; none without `rollout`."""
+        """The labels that a rollout sets on each node by itself; none without `rollout`."""
         return {key: value for key, value in self.labels.items() if self.pool.rollout and key in CHANGED_LABELS}
 
     @property

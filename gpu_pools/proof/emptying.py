@@ -7,8 +7,8 @@ static pods stay: they come back by themselves, and go with the node. Nothing is
 not go in time fail the deploy, and the next one goes on.
 
 A node is old only if its label says another replacement id; one without the label was there before, and is left alone. What is
-cordoned for it is written on the node, as the change of a living node has it (gpu_pools/verifier/changer/steps.py), and only that
-is uncordoned.
+cordoned for it is written on the node, as a rollout has it (gpu_pools/verifier/changer/rollout_steps.py), and only that is
+uncordoned.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.changer.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over, read_pods
 from gpu_pools.verifier.changer.owners import Owners
-from gpu_pools.verifier.changer.steps import Mark, movable, read_mark
+from gpu_pools.verifier.changer.rollout_steps import Mark, movable, read_mark
 from gpu_pools.verifier.moments import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gpu_pools.verifier.api import Client
-    from gpu_pools.verifier.changer.steps import Holder
+    from gpu_pools.verifier.changer.rollout_steps import Holder
 
 _NODES: Final = "/api/v1/nodes"
 _PODS: Final = "/api/v1/pods"

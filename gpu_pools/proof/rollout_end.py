@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.text.harmless import line
 from gpu_pools.verifier.changer.living_node import ANNOTATION
-from gpu_pools.verifier.changer.steps import Mark, begun, read_mark
-from gpu_pools.verifier.changer.turns import at_once
+from gpu_pools.verifier.changer.rollout_slots import at_once
+from gpu_pools.verifier.changer.rollout_steps import Mark, begun, read_mark
 from gpu_pools.verifier.findings import Verdict
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
 

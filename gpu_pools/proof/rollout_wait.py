@@ -181,7 +181,7 @@ class RolloutWait:
         if not self.rolls:
             return NotRolledOutError(f"pool {self.pool}: {why.rstrip('.')}. Remove the cause and deploy again.")
         return NotRolledOutError(
-            f"pool {self.pool}: {why.rstrip('.')}. Nodes whose turn has not come work on as before. Remove the cause and deploy "
+            f"pool {self.pool}: {why.rstrip('.')}. Nodes without a rollout slot work on as before. Remove the cause and deploy "
             "again, which goes on from here; or deploy the old declaration, which takes the changed nodes back."
         )
 

@@ -135,15 +135,15 @@ class Changer:
     sha256: str
 
 
-def program_name(sha256: str, turn: int = 0, file: str = PROGRAM_FILE) -> str:
+def program_name(sha256: str, number: int = 0, file: str = PROGRAM_FILE) -> str:
     """The ConfigMap that holds the file of those bytes: of the verifier, or of what changes nodes.
 
     Args:
         sha256: of the file.
-        turn: how many of that name were found to hold something else (gpu_pools/proof/program_place.py).
+        number: how many of that name were found to hold something else (gpu_pools/proof/program_place.py).
         file: which one.
     """
-    return f"{file.partition('.')[0]}-{sha256[:_DIGITS]}" + (f"-{turn}" if turn else "")
+    return f"{file.partition('.')[0]}-{sha256[:_DIGITS]}" + (f"-{number}" if number else "")
 
 
 def verifier_labels(planned: PoolPlan) -> dict[str, str]:
@@ -218,7 +218,7 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: tuple[str, str], group: st
         **plan.settings.registry.in_pods,
         "priorityClassName": "system-node-critical",
         "terminationGracePeriodSeconds": 5,
-        "initContainers": _in_turn(
+        "initContainers": _with_rollout(
             planned.pool.rollout,
             restarts_mps(plan, planned),
             {"name": "assert", **common, "args": ["assert", *expect, *wait]},
@@ -236,7 +236,7 @@ def restarts_mps(plan: Plan, planned: PoolPlan) -> bool:
     return planned.sharing.needs_mps_daemon and planned.pool.rollout is not None and mps_update(plan.settings) == "restart"
 
 
-def _in_turn(
+def _with_rollout(
     rollout: Rollout | None,
     mps: bool,  # noqa: FBT001 - said where it is called
     proof: dict[str, Any],
@@ -247,12 +247,12 @@ def _in_turn(
     """The proof, and around it what changes the node and gives it back where the pool has a rollout."""
     if rollout is None:
         return [proof]
-    turns = [*document, "--turns", str(rollout.max_unavailable), "--turns-in", VERIFIER_NAMESPACE]
+    slots = [*document, "--turns", str(rollout.max_unavailable), "--turns-in", VERIFIER_NAMESPACE]
     manner = ["--drain", str(rollout.drain_seconds), "--staying", rollout.pods_that_stay, "--wait", str(deadline_seconds)]
     manner += ["--restart-mps"] if mps else []
     manner += [word for window in rollout.windows for word in ("--window", str(window))]
-    change = {"name": "change", **changing, "args": ["change", *turns, *manner]}
-    return [change, proof, {"name": "release", **changing, "args": ["release", *turns]}]
+    change = {"name": "change", **changing, "args": ["change", *slots, *manner]}
+    return [change, proof, {"name": "release", **changing, "args": ["release", *slots]}]
 
 
 def _with_changer(common: dict[str, Any], planned: PoolPlan, program: tuple[str, str], changer: Changer | None) -> dict[str, Any]:

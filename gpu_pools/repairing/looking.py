@@ -27,7 +27,7 @@ from gpu_pools.verifier.causes import cause
 from gpu_pools.verifier.changer.living_node import ANNOTATION as CHANGING
 from gpu_pools.verifier.changer.living_node import LivingNode, as_holder, holders_among, is_over, read_pods
 from gpu_pools.verifier.changer.owners import Owners
-from gpu_pools.verifier.changer.steps import hangs, is_paused, wrong_labels
+from gpu_pools.verifier.changer.rollout_steps import hangs, is_paused, wrong_labels
 from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.marks import changed_label
 from gpu_pools.verifier.operands import MIG_STATE_LABEL

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from gpu_pools.repairing.looking import Look, Looker
-    from gpu_pools.verifier.changer.steps import Holder
+    from gpu_pools.verifier.changer.rollout_steps import Holder
 
 _POLL_SECONDS: Final = 2.0
 #: Between two requests to evict the same pods, and between two looks at what takes long.

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.repairing.ways import Way, empties_node, frees_gpus, ways_of
-from gpu_pools.verifier.changer import steps as changing
+from gpu_pools.verifier.changer import rollout_steps as changing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.verifier.changer.steps import Holder
+    from gpu_pools.verifier.changer.rollout_steps import Holder
 
 #: Pods of these belong to the node: they come back to it, and end with it.
 OF_THE_NODE: Final = changing.COMES_BACK

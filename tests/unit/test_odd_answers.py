@@ -52,8 +52,8 @@ from gpu_pools.usage.showing import usage_json
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.living_node import LivingNode
 from gpu_pools.verifier.changer.nfd_rules import names_of_setters
-from gpu_pools.verifier.changer.steps import read_mark
-from gpu_pools.verifier.changer.turns import Turns
+from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
+from gpu_pools.verifier.changer.rollout_steps import read_mark
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.node import NodeReader
@@ -240,7 +240,7 @@ class Reader:
 def _changed(api: Cluster) -> object:
     node = LivingNode(api, "mig-0", "gpu-operator")  # type: ignore[arg-type]
     read = node.read()
-    seen = node.seen(read, turn=True, is_open=True, as_declared=lambda *_: True)
+    seen = node.seen(read, has_slot=True, is_open=True, as_declared=lambda *_: True)
     node.give_back(read)
     node.restart_mig_manager()
     return seen
@@ -252,9 +252,9 @@ def _compared(api: Cluster) -> object:
     return findings
 
 
-def _turns(api: Cluster) -> object:
-    turns = Turns(api, "gpu-pools-verifier", "mig", "25%", "mig-0")  # type: ignore[arg-type]
-    return turns.mine(), turns.taken(), turns.take(), turns.free()
+def _slots(api: Cluster) -> object:
+    slots = RolloutSlots(api, "gpu-pools-verifier", "mig", "25%", "mig-0")  # type: ignore[arg-type]
+    return slots.mine(), slots.taken(), slots.take(), slots.free()
 
 
 def _repaired(api: Cluster) -> object:
@@ -456,8 +456,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "gpu_pools/verifier/changer/living_node.py": Reader(
         *in_cluster(_changed, **{"/nodes/": NODE, "/daemonsets/": DAEMON_SET, "/pods": PODS}), (ApiError,)
     ),
-    "gpu_pools/verifier/changer/turns.py": Reader(
-        *in_cluster(_turns, **{"/leases": LEASES, "/daemonsets/": DAEMON_SET, "/nodes/": NODE}), (ApiError,)
+    "gpu_pools/verifier/changer/rollout_slots.py": Reader(
+        *in_cluster(_slots, **{"/leases": LEASES, "/daemonsets/": DAEMON_SET, "/nodes/": NODE}), (ApiError,)
     ),
     "gpu_pools/verifier/node.py": Reader(
         *in_cluster(
@@ -465,7 +465,7 @@ READERS: Final[Mapping[str, Reader]] = {
             **{"/nodes/": NODE, "/pods": PODS, "/configmaps/": CONFIG, "/clusterpolicies/": POLICY},
         )
     ),
-    "gpu_pools/verifier/changer/steps.py": Reader(lambda found: read_mark(json.dumps(found)), json.loads(MARK)),
+    "gpu_pools/verifier/changer/rollout_steps.py": Reader(lambda found: read_mark(json.dumps(found)), json.loads(MARK)),
     "gpu_pools/repairing/steps.py": Reader(lambda found: read_repair(json.dumps(found)), json.loads(MARK)),
     "gpu_pools/repairing/looking.py": Reader(
         *in_cluster(_repaired, **{"/nodes/": NODE, "/nodes": NODES, "/daemonsets/": DAEMON_SET, "/pods": PODS}),

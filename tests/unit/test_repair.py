@@ -11,8 +11,8 @@ import pytest
 from gpu_pools.repairing.steps import Mark, Seen, Step, begun, blocking, failed, leaving, looked, next_step, read_mark
 from gpu_pools.repairing.ways import APPS, Way, chosen, empties_node, frees_gpus, ways_of
 from gpu_pools.verifier.causes import CAUSES
-from gpu_pools.verifier.changer.steps import Holder
-from gpu_pools.verifier.changer.steps import read_mark as read_change
+from gpu_pools.verifier.changer.rollout_steps import Holder
+from gpu_pools.verifier.changer.rollout_steps import read_mark as read_change
 from tests.examples import examples
 
 GPU_POD = Holder("default", "trains", "u1", "ReplicaSet", {"nvidia.com/gpu": 1})
@@ -241,7 +241,7 @@ class World:
     number: int = 1
     trail: list[Step] = field(default_factory=list)
 
-    def turn(self) -> None:
+    def has_slot(self) -> None:
         """Something happens."""
         self.number += 1
         if Way.HAND in self.ways and self.draw.random() < 0.2 and not (self.seen.holders or self.seen.others):
@@ -281,7 +281,7 @@ def test_it_ends_proven_with_the_cordon_as_it_was_wherever_it_is_killed(seed: in
     cordoned = draw.random() < 0.5
     world = World(draw, ways, cordoned, replace(SEEN, cordoned=cordoned))
     for _ in range(400):
-        world.turn()
+        world.has_slot()
         step = next_step(world.seen)
         # A kill between a look and its step leaves no more than what stands there.
         if draw.random() < 0.3:

@@ -1,9 +1,9 @@
 """What the next step of a change of this node is: decided from what is there, and from nothing else.
 
 So a change can end anywhere, with its process, its pod or its node, and whoever looks next goes on from there. What is being done
-is written on the node itself (the mark); whose turn it is, in a Lease. Both are read anew before each step.
+is written on the node itself (the mark); whether it has a rollout slot, in a Lease. Both are read anew before each step.
 
-A node keeps working until its turn has come. It is cordoned before anything is evicted, and it is given back only by who has
+A node keeps working until it has a slot. It is cordoned before anything is evicted, and it is uncordoned only by who has
 proven it. A node that somebody else has cordoned stays so.
 
 A cordon does not keep every pod away: some were bound before and wait for their volumes, some tolerate it, some name their node.
@@ -11,7 +11,7 @@ So who holds GPUs is looked at until the change is done, and who came late has a
 
 A change begins within a maintenance window, where there are any, and goes on to its end.
 
-Three changes need no turn. A node that was never given the labels joins, and has nobody to harm. Where the labels were taken
+Three changes need no slot. A node that was never given the labels joins, and has nobody to harm. Where the labels were taken
 away and the GPUs are as declared, they are put back. And more replicas of time-slicing end no share: running pods keep theirs.
 Pure: talks to nobody.
 """
@@ -45,7 +45,7 @@ class Step(enum.Enum):
     DONE = "as declared"
     LET_GO = "wait until NFD no longer sets the labels"
     CLOSED = "wait for a maintenance window"
-    TAKE_TURN = "wait for a turn"
+    TAKE_SLOT = "wait for a rollout slot"
     BLOCKED = "pods that come back by themselves hold GPUs"
     STOPPED = "pods that were to go are still there"
     MARK = "cordon the node"
@@ -141,7 +141,7 @@ class Seen:
         cordoned: whether the node takes no new pods.
         mark: what is being done to it.
         holders: pods that hold its GPUs.
-        turn: whether it is this node's.
+        has_slot: whether this node has a rollout slot.
         as_declared: whether NVML says what is declared.
         open: whether a change may begin now.
         offers: resource -> count that the node offers to pods.
@@ -152,7 +152,7 @@ class Seen:
     cordoned: bool
     mark: Mark | None
     holders: tuple[Holder, ...]
-    turn: bool
+    has_slot: bool
     as_declared: bool
     open: bool = True
     offers: Mapping[str, int] = field(default_factory=dict)
@@ -172,10 +172,10 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     if not seen.open and not begun(seen.mark):
         return Step.CLOSED
     if not all(map(movable, seen.holders)):
-        # Before its turn: a node that cannot begin must not keep the others waiting.
+        # Before it takes a slot: a node that cannot begin must not keep the others waiting.
         return Step.BLOCKED
-    if not seen.turn:
-        return Step.TAKE_TURN
+    if not seen.has_slot:
+        return Step.TAKE_SLOT
     if seen.mark is None or seen.mark.to != target.name:
         return Step.MARK
     if seen.mark.stopped:
@@ -252,7 +252,7 @@ def harmless(target: Target, seen: Seen) -> bool:
 
 
 def may_set(target: Target, seen: Seen) -> bool:
-    """Whether labels that somebody has removed or overwritten can be set again without a turn: nobody loses what he holds."""
+    """Whether labels that somebody has removed or overwritten can be set again without a slot: nobody loses what he holds."""
     if has_labels(target, seen.labels) or seen.by_nfd & set(target.labels):
         return False
     return not seen.holders or harmless(target, seen)
