@@ -32,26 +32,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def resource_name(name: str, planned: PoolPlan) -> str:
+def resource_name(name: str, pool_plan: PoolPlan) -> str:
     """The name in the program of what the cloud has of the pool."""
-    return f"{name}-{planned.replacement_id}" if planned.pool.replacement == "surge" else name
+    return f"{name}-{pool_plan.replacement_id}" if pool_plan.pool.replacement == "surge" else name
 
 
-def other_names(name: str, planned: PoolPlan) -> list[pulumi.Alias]:
+def other_names(name: str, pool_plan: PoolPlan) -> list[pulumi.Alias]:
     """The name that the same pool had in the program before `replace` was declared, or was the other one."""
-    if not planned.replacement_id:
+    if not pool_plan.replacement_id:
         return []
-    return [pulumi.Alias(name=name if planned.pool.replacement == "surge" else f"{name}-{planned.replacement_id}")]
+    return [pulumi.Alias(name=name if pool_plan.pool.replacement == "surge" else f"{name}-{pool_plan.replacement_id}")]
 
 
-def keeps_its_name(planned: PoolPlan, key: str) -> list[str]:
+def keeps_its_name(pool_plan: PoolPlan, key: str) -> list[str]:
     """The property with its name in the cloud, where a living pool keeps the one that it has."""
-    return [key] if planned.replacement_id else []
+    return [key] if pool_plan.replacement_id else []
 
 
 def old_nodes_emptied(
     name: str,
-    planned: PoolPlan,
+    pool_plan: PoolPlan,
     reached: tuple[pulumi.Input[str], str | None],
     namespace: str,
     opts: pulumi.ResourceOptions,
@@ -61,17 +61,17 @@ def old_nodes_emptied(
 
     Args:
         name: unique in the program.
-        planned: the pool.
+        pool_plan: the pool.
         reached: kubeconfig of the cluster, and a context of it.
         namespace: of the ConfigMaps.
         opts: of both of them.
         after: what comes first: with `surge` the proof of the pool that stays.
     """
-    hook = _Hook(planned, reached)
+    hook = _Hook(pool_plan, reached)
     wanted = ConfigMap(
         f"{name}-wanted",
-        metadata={"name": f"generation-of-{planned.name}", "namespace": namespace},
-        data={"generation": planned.replacement_id},
+        metadata={"name": f"generation-of-{pool_plan.name}", "namespace": namespace},
+        data={"generation": pool_plan.replacement_id},
         opts=_with(
             opts, hooks=pulumi.ResourceHookBinding(before_create=[hook.is_new(name)], before_update=[hook.give_back(name)])
         ),
@@ -79,7 +79,7 @@ def old_nodes_emptied(
     empty = hook.empty(name)
     return ConfigMap(
         f"{name}-emptied",
-        metadata={"name": f"emptied-for-{planned.name}", "namespace": namespace},
+        metadata={"name": f"emptied-for-{pool_plan.name}", "namespace": namespace},
         data=wanted.metadata.apply(lambda made: hook.emptied_since(made.resource_version)),
         opts=_with(opts, depends_on=after, hooks=pulumi.ResourceHookBinding(before_create=[empty], before_update=[empty])),
     )

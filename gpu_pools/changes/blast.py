@@ -246,9 +246,9 @@ def _affected(pools: tuple[PoolChange, ...], asking: tuple[Asking, ...]) -> Iter
             yield Affected(who, how, tuple(less))
 
 
-def _labels(planned: PoolPlan) -> dict[str, str]:
+def _labels(pool_plan: PoolPlan) -> dict[str, str]:
     """Labels by which workloads tell a pool's nodes apart: its own, and the one that AKS sets."""
-    return {"kubernetes.azure.com/agentpool": planned.made_name, **planned.labels}
+    return {"kubernetes.azure.com/agentpool": pool_plan.made_name, **pool_plan.labels}
 
 
 def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:

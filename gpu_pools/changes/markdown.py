@@ -204,21 +204,21 @@ def _both(texts: list[str]) -> str:
     return texts[0] if len(set(texts)) == 1 else " → ".join(texts)
 
 
-def _nodes(planned: PoolPlan) -> str:
-    low, high = planned.pool.min_nodes, planned.pool.max_nodes
+def _nodes(pool_plan: PoolPlan) -> str:
+    low, high = pool_plan.pool.min_nodes, pool_plan.pool.max_nodes
     return str(low) if low == high else f"{low}-{'' if high is None else high}"
 
 
-def _hardware(planned: PoolPlan) -> str:
-    return f"{planned.hardware.gpus}x {planned.hardware.model.key} ({planned.hardware.source})"
+def _hardware(pool_plan: PoolPlan) -> str:
+    return f"{pool_plan.hardware.gpus}x {pool_plan.hardware.model.key} ({pool_plan.hardware.source})"
 
 
-def _sharing(planned: PoolPlan) -> str:
-    return planned.sharing.text()
+def _sharing(pool_plan: PoolPlan) -> str:
+    return pool_plan.sharing.text()
 
 
-def _advertised(planned: PoolPlan) -> str:
-    return resources_text(planned.advertises)
+def _advertised(pool_plan: PoolPlan) -> str:
+    return resources_text(pool_plan.advertises)
 
 
 def _renewed(radius: BlastRadius) -> Iterator[Markdown]:

@@ -92,16 +92,16 @@ def _pool(pool: PoolChange) -> dict[str, Any]:
     }
 
 
-def _side(planned: PoolPlan | None) -> dict[str, Any] | None:
-    if planned is None:
+def _side(pool_plan: PoolPlan | None) -> dict[str, Any] | None:
+    if pool_plan is None:
         return None
     return {
-        "nodes": {"min": planned.pool.min_nodes, "max": planned.pool.max_nodes},
-        "gpusPerNode": planned.hardware.gpus,
-        "gpuModel": planned.hardware.model.key,
-        "source": planned.hardware.source,
-        "sharing": planned.sharing.text(),
-        "advertises": dict(planned.advertises),
+        "nodes": {"min": pool_plan.pool.min_nodes, "max": pool_plan.pool.max_nodes},
+        "gpusPerNode": pool_plan.hardware.gpus,
+        "gpuModel": pool_plan.hardware.model.key,
+        "source": pool_plan.hardware.source,
+        "sharing": pool_plan.sharing.text(),
+        "advertises": dict(pool_plan.advertises),
     }
 
 

@@ -137,7 +137,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         settings, tuple(_plan_pool(pool, sharing, settings, strategies, warnings) for pool, sharing, warnings in checked)
     )
     default_key, default_text = device_plugin_config(Exclusive(), strategy)
-    configs = {default_key: default_text, **{planned.config_key: planned.config for planned in pools}}
+    configs = {default_key: default_text, **{pool_plan.config_key: pool_plan.config for pool_plan in pools}}
     entries = mig_parted_entries(p.sharing for p in pools if p.sharing.partitioned and p.mig_config_key)
     tolerated = tolerations(pools)
     operands_tolerate = operand_tolerations(tolerated)
@@ -175,11 +175,11 @@ def _protection(settings: Settings, pools: tuple[PoolPlan, ...]) -> tuple[str, b
     # What lies in a cluster that is replaced is replaced with it.
     lifted = (CLUSTER, whole) in acknowledged
     guarded = []
-    for planned in pools:
-        change = pool_change(planned, settings.cluster)
+    for pool_plan in pools:
+        change = pool_change(pool_plan, settings.cluster)
         # What is only held must go with no edit: a pool that is taken out of the file would be deleted.
-        protect = settings.imported or (planned.pool.protect and not lifted and (planned.name, change) not in acknowledged)
-        guarded.append(replace(planned, change=change, protect=protect))
+        protect = settings.imported or (pool_plan.pool.protect and not lifted and (pool_plan.name, change) not in acknowledged)
+        guarded.append(replace(pool_plan, change=change, protect=protect))
     return whole, settings.cluster.protect and not lifted, tuple(guarded)
 
 
@@ -211,7 +211,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         labels[added.key] = added.value
         taints = taints if added in taints else (*taints, added)
     profile = gpu_instance_profile(hardware, sharing) if owner == "aks" and sharing.partitioned else None
-    planned = PoolPlan(
+    pool_plan = PoolPlan(
         pool=pool,
         hardware=hardware,
         platform=settings.cluster.platform,
@@ -234,7 +234,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         imported=settings.imported,
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
-    return planned if settings.imported else with_replacement_id(planned, settings.cluster)
+    return pool_plan if settings.imported else with_replacement_id(pool_plan, settings.cluster)
 
 
 def _mode_warnings(hardware: Hardware, settings: Settings) -> Iterator[str]:

@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 _DIGITS: Final = 6
 
 
-def replacement_id(planned: PoolPlan, cluster: Cluster) -> str:
+def replacement_id(pool_plan: PoolPlan, cluster: Cluster) -> str:
     """The digits; empty without ``replace``.
 
     Args:
-        planned: the pool.
+        pool_plan: the pool.
         cluster: of the stack.
     """
-    if planned.pool.replacement is None:
+    if pool_plan.pool.replacement is None:
         return ""
-    fixed = json.dumps([planned.name, platform_of(cluster).fixed_at_creation(cluster, planned)], sort_keys=True)
+    fixed = json.dumps([pool_plan.name, platform_of(cluster).fixed_at_creation(cluster, pool_plan)], sort_keys=True)
     return hashlib.sha256(fixed.encode()).hexdigest()[:_DIGITS]
 
 
 def replacement_ids(plan: Plan) -> dict[str, str]:
     """Name of each pool with ``replace`` -> its digits."""
-    return {planned.name: planned.replacement_id for planned in plan.pools if planned.replacement_id}
+    return {pool_plan.name: pool_plan.replacement_id for pool_plan in plan.pools if pool_plan.replacement_id}
 
 
 def replaced_pools(plan: Plan) -> list[ReplacedPool]:
@@ -73,12 +73,12 @@ def pool_called(name: str, pools: Iterable[PoolPlan]) -> str:
     )
 
 
-def with_replacement_id(planned: PoolPlan, cluster: Cluster) -> PoolPlan:
+def with_replacement_id(pool_plan: PoolPlan, cluster: Cluster) -> PoolPlan:
     """The pool with its digits, and the label that says them."""
-    if not (digits := replacement_id(planned, cluster)):
-        return planned
-    labels = dict(sorted({**planned.labels, REPLACEMENT_LABEL: digits}.items()))
-    return replace(planned, replacement_id=digits, labels=labels)
+    if not (digits := replacement_id(pool_plan, cluster)):
+        return pool_plan
+    labels = dict(sorted({**pool_plan.labels, REPLACEMENT_LABEL: digits}.items()))
+    return replace(pool_plan, replacement_id=digits, labels=labels)
 
 
 def check_replacements(settings: Settings, problems: Problems) -> None:

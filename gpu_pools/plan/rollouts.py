@@ -51,12 +51,12 @@ def rollout_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     )
 
 
-def rollout_seconds(planned: PoolPlan, verification: VerificationSettings) -> int:
+def rollout_seconds(pool_plan: PoolPlan, verification: VerificationSettings) -> int:
     """How long a change of all nodes may take: what one may take, times the rounds that it needs; 0 without `rollout`."""
-    rollout = planned.pool.rollout
+    rollout = pool_plan.pool.rollout
     if rollout is None:
         return 0
-    nodes = planned.pool.max_nodes or max(planned.pool.min_nodes, _ASSUMED_NODES)
+    nodes = pool_plan.pool.max_nodes or max(pool_plan.pool.min_nodes, _ASSUMED_NODES)
     rounds = -(-nodes // at_once(str(rollout.max_unavailable), nodes))
     # The GPUs may take the deadline, once more after mig-manager was started anew, and so may the proof afterwards.
     return rounds * (rollout.drain_seconds + 3 * verification.deadline_seconds + _SLACK_SECONDS)

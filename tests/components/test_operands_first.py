@@ -78,11 +78,11 @@ def waited(
 ) -> float:
     """Run the hook as the engine does; how long it took. `before`: what the verifiers' pods said of the driver's."""
     made: list[Any] = []
-    planned = plan(**operator)
+    stack_plan = plan(**operator)
     for kind in ("pods", "controllerrevisions", "clusterpolicies"):
         api.items.setdefault(kind, [])
     time = Time(passes)
-    run(lambda: made.extend(operand_hooks("n", planned, planned.pools[0], given or api.kubeconfig, time.clock())))
+    run(lambda: made.extend(operand_hooks("n", stack_plan, stack_plan.pools[0], given or api.kubeconfig, time.clock())))
     (hook,) = made
     assert not (hook.opts and hook.opts.on_dry_run)
     notes = {DRIVER_NOTE: before} if before else {}
@@ -266,13 +266,13 @@ def test_where_the_driver_s_pods_stay_as_they_are_or_nobody_said_what_they_were_
 
 
 def test_where_nothing_can_be_told_there_is_no_hook() -> None:
-    planned = plan(install=False)
-    assert operand_hooks("n", planned, planned.pools[0], "kubeconfig") == []
+    stack_plan = plan(install=False)
+    assert operand_hooks("n", stack_plan, stack_plan.pools[0], "kubeconfig") == []
 
 
 def test_nor_where_nobody_said_how_to_reach_the_cluster() -> None:
-    planned = plan()
-    assert operand_hooks("n", planned, planned.pools[0], None) == []
+    stack_plan = plan()
+    assert operand_hooks("n", stack_plan, stack_plan.pools[0], None) == []
 
 
 def test_the_platform_has_it_at_the_verifiers_of_each_pool(run: Run) -> None:

@@ -119,10 +119,10 @@ def test_pods_go_to_a_replacement_that_is_new_here_only_once_a_node_of_it_is_pro
     monkeypatch.setattr("gpu_pools.components.replacement.Emptying.run", lambda emptying: asked.append(emptying.proven))
     monkeypatch.setattr("gpu_pools.components.replacement.cluster_at", lambda *_: None)
     for way in ("surge", "inPlace"):
-        planned = pool_of(aks({"replace": way}, verification={}))
+        pool_plan = pool_of(aks({"replace": way}, verification={}))
         made: list[pulumi.ResourceHook] = []
-        run(lambda planned=planned, made=made: made.append(_Hook(planned, ("kubeconfig", None)).empty("n")))
-        for last in (None, "another", planned.replacement_id):
+        run(lambda pool_plan=pool_plan, made=made: made.append(_Hook(pool_plan, ("kubeconfig", None)).empty("n")))
+        for last in (None, "another", pool_plan.replacement_id):
             before = None if last is None else {"data": {"generation": last}}
             called: Any = made[0].callback(pulumi.ResourceHookArgs("urn", "", "n", "ConfigMap", None, before))
             asyncio.run(called)

@@ -374,7 +374,7 @@ def _gitlab(answer: Any) -> object:
 NODE: Final = a_node()
 NODES: Final = {"items": [NODE]}
 PODS: Final = {"items": [POD, {**POD, "metadata": {**POD["metadata"], "namespace": "tenant", "uid": "u2"}}]}  # type: ignore[dict-item]
-EXPECTED: Final = nodes.healthy(*nodes.planned({"mig": {"layout": {"1g.10gb": 7}}})).expected
+EXPECTED: Final = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"1g.10gb": 7}}})).expected
 REPORT: Final = json.loads(NODE["metadata"]["annotations"]["gpu-pools/verification"])
 SAMPLE: Final = {
     "metric": {"gpu_pool": "turns", "instance": "n", "namespace": "t", "pod": "p", "resource": "nvidia.com/gpu"},

@@ -50,8 +50,8 @@ class TestSelector:
         assert set(NODE_GROUP_LABELS) == {"heat", "magnum-cluster-api", "capi-helm"}
 
     def test_the_users_selector_on_an_existing_cluster(self) -> None:
-        planned = pool_of(existing({"nodeSelector": {"pool": "a", "zone": "b"}}))
-        assert labeller_selector(ExistingSettings(), planned) == {"pool": "a", "zone": "b"}
+        pool_plan = pool_of(existing({"nodeSelector": {"pool": "a", "zone": "b"}}))
+        assert labeller_selector(ExistingSettings(), pool_plan) == {"pool": "a", "zone": "b"}
 
     def test_none_on_aks(self) -> None:
         plan = plan_of(aks())
@@ -65,14 +65,14 @@ class TestSelector:
 
 class TestRule:
     def test_labels_follow_the_marker(self) -> None:
-        planned = pool_of(existing({"labels": {"example.com/team": "a"}}))
-        (rule,) = node_feature_rule(planned)["rules"]
+        pool_plan = pool_of(existing({"labels": {"example.com/team": "a"}}))
+        (rule,) = node_feature_rule(pool_plan)["rules"]
         assert rule == {
             "name": "gpu-pools gpu",
             "labels": {
                 "example.com/team": "a",
                 "gpu-pools/pool": "gpu",
-                "nvidia.com/device-plugin.config": planned.config_key,
+                "nvidia.com/device-plugin.config": pool_plan.config_key,
                 "nvidia.com/mig.config": "all-disabled",
             },
             "matchFeatures": [
@@ -100,18 +100,18 @@ class TestNodeGroupLabels:
 
     def test_the_taint_of_the_cern_talk_is_born_with_the_node(self) -> None:
         """NFD may not set a key below kubernetes.io; the kubelet may."""
-        planned = pool_of(magnum({"taints": ["node-role.kubernetes.io/gpu=true:NoSchedule"]}))
-        assert node_group_labels(planned, MagnumSettings(driver="heat")) == {
+        pool_plan = pool_of(magnum({"taints": ["node-role.kubernetes.io/gpu=true:NoSchedule"]}))
+        assert node_group_labels(pool_plan, MagnumSettings(driver="heat")) == {
             "kubelet_options": "--register-with-taints=node-role.kubernetes.io/gpu=true:NoSchedule"
         }
 
     def test_the_users_labels_pass_through(self) -> None:
-        planned = pool_of(magnum({"nodeGroupLabels": {"nvidia_gpu_enabled": "true"}}))
-        assert node_group_labels(planned, MagnumSettings(driver="heat")) == {"nvidia_gpu_enabled": "true"}
+        pool_plan = pool_of(magnum({"nodeGroupLabels": {"nvidia_gpu_enabled": "true"}}))
+        assert node_group_labels(pool_plan, MagnumSettings(driver="heat")) == {"nvidia_gpu_enabled": "true"}
 
     def test_the_users_kubelet_options_are_kept(self) -> None:
-        planned = pool_of(magnum({**TAINTED, "nodeGroupLabels": {"kubelet_options": "--v=2"}}))
-        labels = node_group_labels(planned, MagnumSettings(driver="heat"))
+        pool_plan = pool_of(magnum({**TAINTED, "nodeGroupLabels": {"kubelet_options": "--v=2"}}))
+        labels = node_group_labels(pool_plan, MagnumSettings(driver="heat"))
         assert labels["kubelet_options"].startswith("--v=2 --register-with-taints=")
 
     @pytest.mark.parametrize("driver", ["magnum-cluster-api", "capi-helm", None])

@@ -133,16 +133,16 @@ def test_what_a_report_says_decides() -> None:
 
 
 def _mislabelled(fleet: fleets.Fleet, key: str = "nvidia.com/mig.config", value: str = "by-hand") -> Looker:
-    (planned,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
-    fleet.node("mig")["metadata"]["labels"] |= {**planned.labels, key: value}
+    (pool_plan,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
+    fleet.node("mig")["metadata"]["labels"] |= {**pool_plan.labels, key: value}
     fleets.put_report(fleet.node("mig"), *fleets.broken("mig", "mig-0", "label-other"))
     return looker(fleet)
 
 
 def test_a_label_that_somebody_has_changed_is_set_as_the_deployed_expectation_says() -> None:
     fleet = fleets.fleet()
-    (planned,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
-    declared_value = planned.labels["nvidia.com/mig.config"]
+    (pool_plan,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
+    declared_value = pool_plan.labels["nvidia.com/mig.config"]
     look = _mislabelled(fleet).look()
     assert look.seen.labels == {"nvidia.com/mig.config": declared_value}
     assert chosen([one.cause for one in look.findings], replaced=False) == (Way.LABEL,)

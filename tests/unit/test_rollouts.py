@@ -58,9 +58,9 @@ def test_where_aks_partitions_no_layout_is_set_node_by_node() -> None:
     """So the rule that AKS and the operator do not both partition has nothing to look for in these labels."""
     parts = {"mig": {"layout": {"1g.10gb": 7}}}
     pool = {"partitionedBy": "aks", **ROLLOUT}
-    (planned,) = plan_of(aks(pool, sharing={"s": parts}, operator={"driver": "preinstalled"}, verification={})).pools
-    assert planned.gpu_instance_profile
-    assert MIG_CONFIG_LABEL not in planned.changed_labels
+    (pool_plan,) = plan_of(aks(pool, sharing={"s": parts}, operator={"driver": "preinstalled"}, verification={})).pools
+    assert pool_plan.gpu_instance_profile
+    assert MIG_CONFIG_LABEL not in pool_plan.changed_labels
 
 
 def test_new_nodes_of_an_aks_pool_have_whole_gpus_at_first_which_is_told() -> None:
