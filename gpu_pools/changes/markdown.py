@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpu_pools.changes.acknowledged import Ending
     from gpu_pools.changes.blast import BlastRadius, Sums
     from gpu_pools.changes.pools import GpuChange, PoolChange
-    from gpu_pools.changes.seen import Seen
+    from gpu_pools.changes.report_basis import ReportBasis
     from gpu_pools.changes.steps import Finding
     from gpu_pools.changes.upkeep import Upkeep
     from gpu_pools.hardware.models import GpuModel
@@ -61,12 +61,12 @@ _FENCE: Final = Markdown("```")
 _LONGEST: Final = 60_000
 
 
-def comment(stack: str, radius: BlastRadius, seen: Seen) -> str:
+def comment(stack: str, radius: BlastRadius, basis: ReportBasis) -> str:
     """The whole comment; it ends with a line that says so where it had to be cut."""
     lines = [_marker(stack), Markdown.of("## GPU pools of {}: {}", stack, _headline(radius)), _NOTHING]
     for part in (_blocked, _pools, _renewed, _figures, _extra_gpus, _away, _affected, _advice, _layouts, _policies):
         lines += [*part(radius)]
-    lines += [*_ids(lines), *_rests_on(seen)]
+    lines += [*_ids(lines), *_rests_on(basis)]
     text = Markdown.all(lines, "\n").rstrip() + "\n"
     return (
         text if len(text) <= _LONGEST else text[:_LONGEST].rpartition("\n")[0] + "\n\n_Cut: the JSON document has all of it._\n"
@@ -346,9 +346,9 @@ def _ids(lines: list[Markdown]) -> Iterator[Markdown]:
         yield from _folded("What the ids stand for", [Markdown.of("- {}", line) for line in explanations])
 
 
-def _rests_on(seen: Seen) -> Iterator[Markdown]:
-    previewed = Markdown.of("Previewed against {}. ", seen.against) if seen.against else _NOTHING
-    pods = Markdown.of("not looked at: {}", seen.no_pods) if seen.no_pods else "looked at, besides the stack's own workloads"
+def _rests_on(basis: ReportBasis) -> Iterator[Markdown]:
+    previewed = Markdown.of("Previewed against {}. ", basis.against) if basis.against else _NOTHING
+    pods = Markdown.of("not looked at: {}", basis.no_pods) if basis.no_pods else "looked at, besides the stack's own workloads"
     yield Markdown.of("_{}Running pods were {}._", previewed, pods)
 
 

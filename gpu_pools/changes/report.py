@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpu_pools.changes.blast import BlastRadius, Sums
     from gpu_pools.changes.pools import PoolChange
-    from gpu_pools.changes.seen import Seen
+    from gpu_pools.changes.report_basis import ReportBasis
     from gpu_pools.plan.planned import PoolPlan
 
 
-def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
+def document(stack: str, radius: BlastRadius, basis: ReportBasis) -> dict[str, Any]:
     """Everything, with stable names."""
     return {
         "stack": stack,
@@ -63,8 +63,8 @@ def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
         "currency": radius.currency or None,
         "migStrategy": list(radius.mig_strategy),
         "verifiedWithinSeconds": radius.verified_within,
-        "previewedAgainst": seen.against or None,
-        "runningPods": {"lookedAt": not seen.no_pods, "whyNot": seen.no_pods or None},
+        "previewedAgainst": basis.against or None,
+        "runningPods": {"lookedAt": not basis.no_pods, "whyNot": basis.no_pods or None},
         "policies": [
             {"rule": one.rule, "level": one.level, "resource": one.resource, "message": one.message} for one in radius.findings
         ],

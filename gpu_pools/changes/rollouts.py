@@ -90,5 +90,7 @@ def harmless(before: PoolPlan, after: PoolPlan) -> bool:
         {DEVICE_PLUGIN_CONFIG_LABEL: one.config_key, MIG_CONFIG_LABEL: one.mig_config_key or ""} for one in (before, after)
     )
     holder = rollout_steps.Holder("", "", "", "", before.advertises)
-    seen = rollout_steps.Seen(now, frozenset(), cordoned=False, mark=None, holders=(holder,), has_slot=False, as_declared=False)
-    return rollout_steps.harmless(rollout_steps.Target(becomes, after.advertises), seen)
+    node = rollout_steps.LivingNodeState(
+        now, frozenset(), cordoned=False, mark=None, holders=(holder,), has_slot=False, as_declared=False
+    )
+    return rollout_steps.harmless(rollout_steps.Target(becomes, after.advertises), node)

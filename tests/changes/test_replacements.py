@@ -9,7 +9,7 @@ import pytest
 from gpu_pools.changes.blast import BlastRadius, Limits, blast_radius
 from gpu_pools.changes.markdown import comment
 from gpu_pools.changes.replacements import ExtraGpus
-from gpu_pools.changes.seen import Seen
+from gpu_pools.changes.report_basis import ReportBasis
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
@@ -54,7 +54,7 @@ def test_a_new_pool_beside_an_old_one_is_one_change_of_one_pool_and_takes_no_gpu
 def test_what_is_there_twice_is_told_in_numbers() -> None:
     radius = replaced_by_surge()
     assert radius.extra_gpus == (ExtraGpus("gpu", 2, 2, 8.0),)
-    text = comment("s", radius, Seen("", ""))
+    text = comment("s", radius, ReportBasis("", ""))
     assert "- `gpu`: 2 GPUs more, up to 8.00 EUR an hour, until the old nodes are empty and deleted" in text
     assert "another pool is made beside it and proven; then its nodes are drained, and go" in text
     assert replaced_by_surge(**SCALED).extra_gpus == (ExtraGpus("gpu", 0, 4, 16.0),)

@@ -10,7 +10,7 @@ import yaml
 
 from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.markdown import comment
-from gpu_pools.changes.seen import Seen
+from gpu_pools.changes.report_basis import ReportBasis
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.changes.upkeep import Upkeep, upkeep
 from gpu_pools.plan.change_ids import cluster_use
@@ -42,7 +42,7 @@ def only(before: Plan, after: Plan) -> Upkeep:
 
 
 def told(before: Plan, after: Plan) -> str:
-    return comment("shop", blast_radius(NOTHING, before, after), Seen())
+    return comment("shop", blast_radius(NOTHING, before, after), ReportBasis())
 
 
 def test_nothing_is_renewed_by_nothing() -> None:

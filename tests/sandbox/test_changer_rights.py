@@ -37,7 +37,7 @@ from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.sandbox.test_verifier_rights import LONGEST_WAIT, MERGE, NODE, NODES, OTHER, RBAC, REFUSED, User
-from tests.verifier.nodes import healthy, planned
+from tests.verifier.nodes import healthy, plan_and_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -441,7 +441,7 @@ def test_it_sets_labels_again_that_somebody_has_removed_or_overwritten_where_no_
 ) -> None:
     for namespace in ("team", "kube-system", "default"):
         admin.ok("DELETE", f"/api/v1/namespaces/{namespace}/pods")
-    one = healthy(*planned({"mig": {"layout": {"1g.10gb": 7}}}))
+    one = healthy(*plan_and_pool({"mig": {"layout": {"1g.10gb": 7}}}))
     target, labels = target_of(one.expected), one.kubernetes.labels
     gone = {key: value for key, value in labels.items() if key not in target.labels}
     asked: list[bool] = []

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from gpu_pools.repairing.steps import Mark, Seen, Step, begun, blocking, failed, leaving, looked, next_step, read_mark
+from gpu_pools.repairing.steps import Mark, NodeUnderRepair, Step, begun, blocking, failed, leaving, looked, next_step, read_mark
 from gpu_pools.repairing.ways import APPS, Way, chosen, empties_node, frees_gpus, ways_of
 from gpu_pools.verifier.causes import CAUSES
 from gpu_pools.verifier.changer.rollout_steps import Holder
@@ -18,7 +18,7 @@ from tests.examples import examples
 GPU_POD = Holder("default", "trains", "u1", "ReplicaSet", {"nvidia.com/gpu": 1})
 WEB_POD = Holder("default", "web", "u2", "ReplicaSet", {})
 AGENT = Holder("default", "agent", "u3", "DaemonSet", {"nvidia.com/gpu": 1})
-SEEN: Final = Seen(
+SEEN: Final = NodeUnderRepair(
     cordoned=False,
     ready=True,
     mark=None,
@@ -163,7 +163,7 @@ def test_a_cordon_of_others_stays_theirs_and_ours_stays_ours_when_it_begins_anew
 # --- steps ------------------------------------------------------------------------------------------------
 
 
-def _at(ways: tuple[Way, ...], **changes: object) -> Seen:
+def _at(ways: tuple[Way, ...], **changes: object) -> NodeUnderRepair:
     mark = begun(ways, ("p1", "v1"), SEEN, "now")
     return replace(SEEN, cordoned=True, mark=mark, **changes)  # type: ignore[arg-type]
 
@@ -236,7 +236,7 @@ class World:
     draw: random.Random
     ways: tuple[Way, ...]
     cordoned_before: bool
-    seen: Seen = SEEN
+    seen: NodeUnderRepair = SEEN
     healed: bool = False
     number: int = 1
     trail: list[Step] = field(default_factory=list)

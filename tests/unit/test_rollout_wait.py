@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.proof.rollout_end import Counts, Seen, counts, ends, lost, only_waits, stands_still
+from gpu_pools.proof.rollout_end import Counts, PoolObjects, counts, ends, lost, only_waits, stands_still
 from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.living_node import ANNOTATION
@@ -51,8 +51,8 @@ def node(name: str, mark: Mark | None = None, state: str = "success") -> dict[st
     return {"metadata": {"name": name, "labels": {MIG_STATE_LABEL: state}, "annotations": annotations}}
 
 
-def seen(*pods: dict[str, Any], pending: str = "") -> Seen:
-    return Seen(daemon_set(), [node("n", state="pending" if pending == "n" else "success")], pods)
+def seen(*pods: dict[str, Any], pending: str = "") -> PoolObjects:
+    return PoolObjects(daemon_set(), [node("n", state="pending" if pending == "n" else "success")], pods)
 
 
 # --- over ----------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_it_only_waits_while_no_node_is_being_changed_or_proven() -> None:
     assert not only_waits(seen(pod("n", container("change", KILLED, 0)), proven))
     for stopped, waits in (((), False), (("u",), True)):
         marked = [node("n", Mark("to", cordoned=True, since="t", stopped=stopped))]
-        assert only_waits(Seen(daemon_set(), marked, [pod("n", IN_TURN)])) is waits
+        assert only_waits(PoolObjects(daemon_set(), marked, [pod("n", IN_TURN)])) is waits
 
 
 # --- waiting -------------------------------------------------------------------------------------------------

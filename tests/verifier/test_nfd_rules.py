@@ -13,7 +13,7 @@ from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.change import Change, ChangeError, Manner
 from gpu_pools.verifier.changer.living_node import LivingNode
 from gpu_pools.verifier.changer.nfd_rules import names_of_setters, sets_label
-from gpu_pools.verifier.changer.rollout_steps import Seen, Target
+from gpu_pools.verifier.changer.rollout_steps import LivingNodeState, Target
 from gpu_pools.verifier.operands import CONFIG_LABEL
 
 KEY = "nvidia.com/mig.config"
@@ -77,8 +77,10 @@ class Node:
     def read(self) -> dict[str, Any]:
         return {}
 
-    def seen(self, _node: object, **_: object) -> Seen:
-        return Seen({}, frozenset({CONFIG_LABEL}), cordoned=False, mark=None, holders=(), has_slot=False, as_declared=False)
+    def seen(self, _node: object, **_: object) -> LivingNodeState:
+        return LivingNodeState(
+            {}, frozenset({CONFIG_LABEL}), cordoned=False, mark=None, holders=(), has_slot=False, as_declared=False
+        )
 
     def rules_setting(self, _key: str) -> tuple[str, ...]:
         return self.rules

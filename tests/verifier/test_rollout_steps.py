@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpu_pools.verifier.changer.rollout_steps import (
     Holder,
+    LivingNodeState,
     Mark,
-    Seen,
     Step,
     Target,
     hangs,
@@ -30,14 +30,14 @@ CUT = {
     "3g": Target({CONFIG_LABEL: "mig-1", MIG_CONFIG_LABEL: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2}),
 }
 WHOLE = Target({CONFIG_LABEL: "exclusive-x", MIG_CONFIG_LABEL: "all-disabled"}, {GPU: 1})
-EMPTY = Seen({}, frozenset(), cordoned=False, mark=None, holders=(), has_slot=False, as_declared=False)
+EMPTY = LivingNodeState({}, frozenset(), cordoned=False, mark=None, holders=(), has_slot=False, as_declared=False)
 
 
 def holder(name: str = "a", owner: str = "ReplicaSet", **holds: int) -> Holder:
     return Holder("work", name, name, owner, holds or {GPU: 1})
 
 
-def on(target: Target, **more: object) -> Seen:
+def on(target: Target, **more: object) -> LivingNodeState:
     return replace(EMPTY, labels=target.labels, as_declared=True, **more)
 
 
@@ -207,7 +207,7 @@ def test_when_mig_manager_hangs() -> None:
 class Node:
     """A node that does at once what it is told; `log` is what was done to it."""
 
-    seen: Seen
+    seen: LivingNodeState
     log: list[Step] = field(default_factory=list)
 
     def do(self, target: Target) -> Step:

@@ -23,8 +23,8 @@ from ..moments import moment, seconds_of
 from ..operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from .rollout_steps import (
     MIG_FAILED,
+    LivingNodeState,
     Mark,
-    Seen,
     Step,
     Target,
     begun,
@@ -190,7 +190,7 @@ class Change:
         self._do(step, node, seen)
         return False
 
-    def _do(self, step: Step, node: dict[str, Any], seen: Seen) -> None:
+    def _do(self, step: Step, node: dict[str, Any], seen: LivingNodeState) -> None:
         if step is Step.SET:
             self.node.set_labels(node, self.target.labels)
         elif step is Step.MARK:
@@ -220,7 +220,7 @@ class Change:
         changes = mark is not None or (held and labels.get(MIG_STATE_LABEL) == MIG_FAILED)
         return changes and MIG_CONFIG_LABEL in self.target.labels and has_labels(self.target, labels) and self.nvml()
 
-    def _mps_is_old(self, seen: Seen) -> bool:
+    def _mps_is_old(self, seen: LivingNodeState) -> bool:
         """Whether the MPS daemon may still serve what was before; asked only with a slot, while no pod holds its GPUs.
 
         A changer that is killed after it has replaced the pod does it again, which ends nobody's work.
@@ -250,7 +250,7 @@ class Change:
             raise ChangeError(f"NFD still sets {CONFIG_LABEL}: {named}. Remove the label from that rule.")
         self._idle()
 
-    def _empty(self, node: dict[str, Any], seen: Seen) -> None:
+    def _empty(self, node: dict[str, Any], seen: LivingNodeState) -> None:
         began = self._at[1]
         if self._at[0] is Step.LATE:
             # One may come after the other.
@@ -271,14 +271,14 @@ class Change:
         # Who leaves may be gone at any moment, and the node is for nobody until then.
         self._pause = min(_LONGEST_PAUSE_SECONDS if refused else _LONGEST_LEAVING_SECONDS, self._pause * 1.5)
 
-    def _tell_late(self, node: dict[str, Any], seen: Seen) -> None:
+    def _tell_late(self, node: dict[str, Any], seen: LivingNodeState) -> None:
         how = "deleted, whatever their disruption budgets say" if self.manner.staying == "delete" else "waited for"
         why = f"these pods did not go in {self.manner.drain_seconds:g} s and are {how}: {self._named(seen.holders)}"
         if seen.mark and seen.mark.why != why[:_MOST_WHY]:
             tell(why)
             self.node.mark(node, replace(seen.mark, why=why[:_MOST_WHY]))
 
-    def _stop(self, node: dict[str, Any], seen: Seen) -> None:
+    def _stop(self, node: dict[str, Any], seen: LivingNodeState) -> None:
         why = f"these pods did not go in {self.manner.drain_seconds:g} s: {self._named(seen.holders)}"
         mark = seen.mark
         if self._at[0] is Step.LATE:
@@ -289,7 +289,7 @@ class Change:
             self.node.mark(node, given_up, cordoned=False if uncordons(mark) else None)
         raise ChangeError(why + ". The node works on as before. End them, or declare podsThatStay: wait or delete.")
 
-    def _would_go(self, seen: Seen) -> bool:
+    def _would_go(self, seen: LivingNodeState) -> bool:
         """Whether the pods for which it was stopped would go now; nothing is evicted that might come back for nothing."""
         stayed = [one for one in seen.holders if seen.mark and one.uid in seen.mark.stopped]
         return not any(one.leaves or self.node.evict(one, only_ask=True) for one in stayed)
@@ -298,7 +298,7 @@ class Change:
         named = (f"{one}: {self._refused[one.uid]}" if self._refused.get(one.uid) else str(one) for one in holders)
         return "; ".join(named)
 
-    def _wait(self, node: dict[str, Any], seen: Seen) -> None:
+    def _wait(self, node: dict[str, Any], seen: LivingNodeState) -> None:
         state, paused = seen.labels.get(MIG_STATE_LABEL, ""), is_paused(seen.labels)
         if (state, paused) != self._state[:2]:
             self._state = (state, paused, self.now())
@@ -332,7 +332,7 @@ class Change:
         raise ChangeError(why)
 
 
-def _why_not(step: Step, seen: Seen) -> str:
+def _why_not(step: Step, seen: LivingNodeState) -> str:
     if step is Step.STOPPED and seen.mark is not None:
         return seen.mark.why
     pods = "; ".join(str(one) for one in seen.holders)

@@ -18,7 +18,7 @@ from ..marks import listed_by_nfd
 from ..quantities import LARGEST, read_count
 from .nfd_rules import names_of_setters
 from .owners import Owners, owner_of
-from .rollout_steps import Holder, Mark, Seen, is_paused, read_mark, uncordons
+from .rollout_steps import Holder, LivingNodeState, Mark, is_paused, read_mark, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,7 +64,7 @@ class LivingNode:
         has_slot: bool,
         is_open: bool,
         as_declared: Callable[[Mapping[str, str], Mark | None, bool], bool],
-    ) -> Seen:
+    ) -> LivingNodeState:
         """What is there.
 
         Args:
@@ -77,7 +77,7 @@ class LivingNode:
         labels: dict[str, str] = metadata.get("labels") or {}
         mark = read_mark((metadata.get("annotations") or {}).get(self.annotation))
         holders = self.holders()
-        return Seen(
+        return LivingNodeState(
             labels=labels,
             by_nfd=listed_by_nfd(metadata),
             cordoned=bool((node.get("spec") or {}).get("unschedulable")),

@@ -132,7 +132,7 @@ def read_mark(text: str | None) -> Mark | None:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LivingNodeState:
     """What is there.
 
     Attributes:
@@ -158,7 +158,7 @@ class Seen:
     offers: Mapping[str, int] = field(default_factory=dict)
 
 
-def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how it is read
+def next_step(target: Target, seen: LivingNodeState) -> Step:  # noqa: PLR0911 - one after the other is how it is read
     """The next step."""
     if seen.by_nfd & set(target.labels):
         return Step.LET_GO
@@ -183,7 +183,7 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     return Step.EMPTY if seen.holders else Step.SET
 
 
-def _failed_in_use(target: Target, seen: Seen) -> bool:
+def _failed_in_use(target: Target, seen: LivingNodeState) -> bool:
     """Whether mig-manager has failed on a node that pods use and no change has emptied, such as one that has joined."""
     failed = MIG_CONFIG_LABEL in target.labels and seen.labels.get(MIG_STATE_LABEL) == MIG_FAILED and not seen.as_declared
     return failed and bool(seen.holders) and not _is_for(target, seen.mark)
@@ -193,7 +193,7 @@ def _is_for(target: Target, mark: Mark | None) -> bool:
     return mark is not None and mark.to == target.name and not mark.stopped
 
 
-def _came_late(target: Target, seen: Seen) -> bool:
+def _came_late(target: Target, seen: LivingNodeState) -> bool:
     """Whether a pod holds what was before. Where NVML says that nothing of that is left, it has a share of what is declared."""
     if not _is_for(target, seen.mark):
         return False
@@ -205,7 +205,7 @@ def movable(holder: Holder) -> bool:
     return holder.owner not in COMES_BACK
 
 
-def _settles(target: Target, seen: Seen) -> bool:
+def _settles(target: Target, seen: LivingNodeState) -> bool:
     """Whether the operator's programs are still to follow the labels.
 
     The device plugin, where there was a change: until the node offers what is declared a pod may still get what was before. And
@@ -241,7 +241,7 @@ def wrong_labels(wanted: Mapping[str, str], labels: Mapping[str, str]) -> dict[s
     return {key: value for key, value in wanted.items() if labels.get(key) != value}
 
 
-def harmless(target: Target, seen: Seen) -> bool:
+def harmless(target: Target, seen: LivingNodeState) -> bool:
     """Whether the labels can be set at once: no pod loses what it holds, and no GPUs are away for a time."""
     now, becomes = seen.labels.get(CONFIG_LABEL), target.labels[CONFIG_LABEL]
     if now is None:
@@ -251,7 +251,7 @@ def harmless(target: Target, seen: Seen) -> bool:
     return same_mig and sliced and _fits(seen.holders, target.advertises)
 
 
-def may_set(target: Target, seen: Seen) -> bool:
+def may_set(target: Target, seen: LivingNodeState) -> bool:
     """Whether labels that somebody has removed or overwritten can be set again without a slot: nobody loses what he holds."""
     if has_labels(target, seen.labels) or seen.by_nfd & set(target.labels):
         return False
@@ -266,7 +266,7 @@ def _fits(holders: tuple[Holder, ...], advertises: Mapping[str, int]) -> bool:
     return all(count <= advertises.get(resource, 0) for resource, count in held.items())
 
 
-def marked(target: Target, seen: Seen, now: str) -> Mark:
+def marked(target: Target, seen: LivingNodeState, now: str) -> Mark:
     """The mark of a change that begins, or that gets another target; what was cordoned for it is still to be uncordoned."""
     ours = seen.mark is not None and seen.mark.cordoned and not seen.mark.stopped
     return Mark(target.name, cordoned=ours or not seen.cordoned, since=now)

@@ -24,7 +24,7 @@ from gpu_pools.verifier.documents import read
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.reading import Reading
 from sandbox.gpu_node import document, machine, mps_limits, pods
-from sandbox.gpu_node.pods import Seen
+from sandbox.gpu_node.pods import PodSnapshot
 from sandbox.nvml import state
 from sandbox.real_node import own_gpus
 from sandbox.system.errors import SandboxError
@@ -206,7 +206,7 @@ def test_who_is_told_to_go_comes_to_the_end_of_its_work_first_and_who_is_killed_
 
 
 def test_a_pod_goes_on_only_in_the_same_container_and_if_it_computes() -> None:
-    before = Seen("work-0", "a", "Running", "containerd://1 0", "", 5)
+    before = PodSnapshot("work-0", "a", "Running", "containerd://1 0", "", 5)
     assert replace(before, rounds=6).goes_on(before)
     for other in ({"rounds": 5}, {"uid": "b"}, {"container": "containerd://1 1"}, {"phase": "Failed"}):
         assert not replace(before, **{"rounds": 6, **other}).goes_on(before), other
