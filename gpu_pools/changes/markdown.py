@@ -39,7 +39,7 @@ _WORDS: Final = {
     "renamed": "its nodes get the label of another pool",
     "shrunk": "nodes go, and the pods on them; which ones the cloud chooses",
     "replaced": "its nodes and the pods on them go, and other nodes come",
-    "rotated": "another pool is made beside it and proven; then its nodes are drained, and go",
+    "rotated": "another pool is made first and proven; then the old nodes are drained, and go",
     "rebooted": "its nodes start anew",
     "repartitioned": "its MIG instances are destroyed, and others are made",
     "reshared": "the device plugin advertises other shares; running pods keep theirs",

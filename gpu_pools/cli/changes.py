@@ -83,8 +83,8 @@ def _radius(options: argparse.Namespace) -> BlastRadius:
     preview, after, before, pods, prices = together(
         InvalidStackError,
         lambda: read_preview(options.preview, text_in(options.preview)),
-        lambda: _planned(options.after),
-        lambda: _planned(options.before) if options.before else None,
+        lambda: _read_plan(options.after),
+        lambda: _read_plan(options.before) if options.before else None,
         lambda: of_cluster(options.pods, text_in(options.pods)) if options.pods else (),
         lambda: _prices(options.prices) if options.prices else None,
     )
@@ -98,7 +98,7 @@ def _radius(options: argparse.Namespace) -> BlastRadius:
     )
 
 
-def _planned(path: str) -> Plan:
+def _read_plan(path: str) -> Plan:
     config = read_stack_file(path)
     try:
         return plan_config(config, complete=False)

@@ -40,7 +40,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     expect.set_defaults(run=_expect)
 
 
-def _planned(options: argparse.Namespace) -> Plan | None:
+def _read_plan(options: argparse.Namespace) -> Plan | None:
     """The plan of the stack file; None, and its problems printed, where it cannot be planned."""
     try:
         return plan_config(read_stack_file(options.stackfile), complete=False)
@@ -53,7 +53,7 @@ def _planned(options: argparse.Namespace) -> Plan | None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    plan = _planned(options)
+    plan = _read_plan(options)
     if plan is None:
         return _INVALID
     print(json.dumps(plan_json(plan), indent=2) if options.json else plan_table(plan))
@@ -61,7 +61,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _expect(options: argparse.Namespace) -> int:
-    plan = _planned(options)
+    plan = _read_plan(options)
     if plan is None:
         return _INVALID
     pools = {pool.name: pool for pool in plan.pools}

@@ -56,7 +56,7 @@ def test_what_is_there_twice_is_told_in_numbers() -> None:
     assert radius.extra_gpus == (ExtraGpus("gpu", 2, 2, 8.0),)
     text = comment("s", radius, ReportBasis("", ""))
     assert "- `gpu`: 2 GPUs more, up to 8.00 EUR an hour, until the old nodes are empty and deleted" in text
-    assert "another pool is made beside it and proven; then its nodes are drained, and go" in text
+    assert "another pool is made first and proven; then the old nodes are drained, and go" in text
     assert replaced_by_surge(**SCALED).extra_gpus == (ExtraGpus("gpu", 0, 4, 16.0),)
 
 
