@@ -54,7 +54,8 @@ NIGHTS: Final = {
     f"{_ENGINE}/test_rotation_magnum_existing.py": Night(f"{_ENGINE}/test_rotation_aks.py"),
     f"{_ENGINE}/test_upgrades.py": Night(f"{_ENGINE}/test_upgrades.py", ("test_one_release_after_the_other",)),
     "tests/sandbox/machines/test_mig_manager.py": Night(
-        "tests/sandbox/machines/test_mig_manager.py", ("[v0.10.0", "pauses", "waits_for_the_pods", "uses_a_gpu", "a_layout_that_the_file_lacks")
+        "tests/sandbox/machines/test_mig_manager.py",
+        ("[v0.10.0", "pauses", "waits_for_the_pods", "uses_a_gpu", "a_layout_that_the_file_lacks"),
     ),
     "tests/sandbox/test_private_registry.py": Night("tests/sandbox/test_registry.py"),
 }

@@ -1,7 +1,7 @@
 """Draws docs/pictures/architecture.svg: the packages of gpu_pools, and which of them use which.
 
-`python -m tools.architecture_picture` writes it. grimp reads the imports off the source, as it does for import-linter. An arrow that
-follows from two others is left out. Colours follow the reader's setting, light or dark.
+`python -m tools.architecture_picture` writes it. grimp reads the imports off the source, as it does for import-linter. An arrow
+that follows from two others is left out. Colours follow the reader's setting, light or dark.
 """
 
 from __future__ import annotations

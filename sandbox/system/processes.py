@@ -293,8 +293,8 @@ def _start(log: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path | N
 def _wait_for_environment(child: subprocess.Popen[bytes]) -> None:
     """Wait until the mark of a process that was just started can be read.
 
-    Popen returns when the kernel has closed the old program's files, and only then does the kernel set up the new environment: for
-    this moment, which is long on a busy machine, nobody could find the process by its mark.
+    Popen returns when the kernel has closed the old program's files, and only then does the kernel set up the new environment:
+    for this moment, which is long on a busy machine, nobody could find the process by its mark.
     """
     end = time.monotonic() + _KILL_SECONDS
     with contextlib.suppress(OSError):
