@@ -53,6 +53,7 @@ from gpu_pools.rendering.leave_program import (
 )
 from gpu_pools.rendering.node_leaving import READERS
 from gpu_pools.rendering.node_traces import CONDITION, LEAVING, PLUGIN
+from tests.clock import set_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -430,8 +431,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         cluster.allowed, cluster.written = writes, []
         monkeypatch.setattr(leave_program, "request", cluster.request)
         monkeypatch.setattr(node_traces, "request", cluster.request)
-        monkeypatch.setattr(leave_program.time, "sleep", cluster.sleep)
-        monkeypatch.setattr(leave_program.time, "monotonic", lambda: cluster.now)
+        set_clock(monkeypatch, leave_program, sleep=cluster.sleep, monotonic=lambda: cluster.now)
         monkeypatch.setattr(sys, "argv", ["-c", stage, "gpu-operator", json.dumps(pools), "the-job"])
         code, cluster.took = main(), cluster.now
         # What is still under way then comes to its end.
