@@ -1,19 +1,21 @@
 """The report that a verifier has left on its node, read from the annotation (gpu_pools/verifier/evidence.py writes it).
 
 Whoever can write to a node can write anything there, so everything is checked before it is used, and sizes are bounded. The types
-below that begin with `_` are the document as it is written; msgspec holds a document against them and names the first place that
-does not fit. Nothing here decides what a report means.
+in gpu_pools/evidence/report_document.py are the document as it is written; msgspec holds a document against them and names the
+first place that does not fit. Nothing here decides what a report means.
 """
 
 from __future__ import annotations
 
-import datetime as dt  # noqa: TC003 - msgspec reads the types below
 import json
-from collections.abc import Mapping  # noqa: TC003 - the same
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Mapping
+
+    from gpu_pools.evidence.report_document import FindingDocument, GpuDocument, ReportDocument
 
 API_VERSION: Final = "gpu-pools/v1"
 KIND: Final = "NodeEvidence"
@@ -22,8 +24,6 @@ DIFFERS: Final = "differs"
 CANNOT_TELL: Final = "cannot tell"
 #: A verifier writes 16 KiB at most.
 MOST_BYTES: Final = 16 * 1024
-_MOST_GPUS: Final = 64
-_MOST_UNITS: Final = 64
 #: Of what msgspec says, which may quote the document.
 _SHOWN: Final = 160
 
@@ -114,73 +114,16 @@ class Report:
     document: Mapping[str, Any]
 
 
-# --- the document as it is written ---------------------------------------------------------------------------
-
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=10**9)]
-_Seconds = Annotated[float, msgspec.Meta(ge=0, lt=10**9)]
-_Start = Annotated[int, msgspec.Meta(ge=0, lt=_MOST_UNITS)]
-_Size = Annotated[int, msgspec.Meta(gt=0, le=_MOST_UNITS)]
-
-
-class _Finding(msgspec.Struct, rename="camel"):
-    subject: str
-    field: str
-    detail: str
-    cause: str
-    likely_cause: str
-    remedy: str
-    incidents: tuple[str, ...]
-    expected: Any = None
-    observed: Any = None
-    uuid: str | None = None
-    gpu: _Count | None = None
-    #: The verifier of a version before did not write it.
-    rank: _Count = 0
-
-
-class _Gpu(msgspec.Struct, rename="camel"):
-    index: _Count
-    uuid: str
-    name: str
-    compute_mode: str
-    mig: str
-    instances: Annotated[tuple[tuple[str, _Start, _Size], ...], msgspec.Meta(max_length=_MOST_UNITS)]
-
-
-class _Observed(msgspec.Struct, rename="camel"):
-    gpus: Annotated[tuple[_Gpu, ...], msgspec.Meta(max_length=_MOST_GPUS)]
-    driver: str | None = None
-    nvml: str | None = None
-    cuda: str | None = None
-    failure: str | None = None
-    mps: Mapping[str, str] | None = None
-    set_by: Mapping[str, str] = {}
-
-
-class _Document(msgspec.Struct, rename="camel"):
-    api_version: Literal["gpu-pools/v1"]
-    kind: Literal["NodeEvidence"]
-    node: str
-    pool: str
-    time: Annotated[dt.datetime, msgspec.Meta(tz=True)]
-    verdict: Literal["holds", "differs", "cannot tell"]
-    expectation: str
-    python: str
-    differences: tuple[_Finding, ...]
-    cannot_tell: tuple[_Finding, ...]
-    observed: _Observed
-    notes: tuple[str, ...]
-    interval_seconds: _Seconds | None = None
-    program: str | None = None
-    omitted: Mapping[str, _Count] = {}
-
-
 def parse_report(text: str) -> Report:
     """The annotation's value as a report.
 
     Raises:
         ReportError: where it is none.
     """
+    import msgspec  # noqa: PLC0415 - it takes time, which commands that read no report save
+
+    from gpu_pools.evidence.report_document import ReportDocument  # noqa: PLC0415 - the same
+
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MOST_BYTES:
         message = f"it has {size} bytes, and a verifier writes {MOST_BYTES} at most"
@@ -191,13 +134,13 @@ def parse_report(text: str) -> Report:
         message = f"it is not JSON: {error}"
         raise ReportError(message) from None
     try:
-        return _report(msgspec.convert(document, _Document), document)
+        return _report(msgspec.convert(document, ReportDocument), document)
     except (msgspec.ValidationError, RecursionError) as error:
         message = f"it is not a report of this version: {str(error)[:_SHOWN]}"
         raise ReportError(message) from None
 
 
-def _report(read: _Document, document: Mapping[str, Any]) -> Report:
+def _report(read: ReportDocument, document: Mapping[str, Any]) -> Report:
     observed = read.observed
     known = {"driver": observed.driver, "nvml": observed.nvml, "cuda": observed.cuda, "failure": observed.failure}
     return Report(
@@ -220,7 +163,7 @@ def _report(read: _Document, document: Mapping[str, Any]) -> Report:
     )
 
 
-def _finding(read: _Finding) -> Finding:
+def _finding(read: FindingDocument) -> Finding:
     return Finding(
         where=read.subject + (f" ({read.uuid})" if read.uuid is not None else ""),
         gpu=read.gpu,
@@ -236,7 +179,7 @@ def _finding(read: _Finding) -> Finding:
     )
 
 
-def _gpu(read: _Gpu) -> Gpu:
+def _gpu(read: GpuDocument) -> Gpu:
     instances = tuple(Instance(*instance) for instance in read.instances)
     return Gpu(read.index, read.uuid, read.name, read.compute_mode, read.mig, instances)
 
