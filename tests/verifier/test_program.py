@@ -277,6 +277,14 @@ def test_the_verifier_s_file_has_nothing_that_changes_nodes_and_the_other_file_n
     assert {"verifier/changer/change.py", "verifier/changer/keep.py", "verifier/changer/__init__.py"} < sources
 
 
+def test_programs_of_hook_jobs_are_in_neither_file(pyz: Path) -> None:
+    programs = {path.name for path in (Path(archive.__file__).parent / "hook_programs").glob("*.py")}
+    assert {"leave_program.py", "cleanup_program.py"} < programs
+    for file in (pyz, pyz.with_name("changer.pyz")):
+        names = zipfile.ZipFile(file).namelist()
+        assert [name for name in names if "hook_programs" in name or Path(name).name in programs - {"__init__.py"}] == []
+
+
 def test_who_changes_nodes_loads_all_of_the_second_file_and_says_where_it_is_missing(pyz: Path, expect: Path) -> None:
     changer = pyz.with_name("changer.pyz")
     sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (pyz, changer)]
