@@ -661,6 +661,7 @@ ASKED_BY: Final = {
             "gpu_pools/stack/charts.py",
             "gpu_pools/stack/refused_values.py",
             "gpu_pools/stack/settings.py",
+            "gpu_pools/verifier/causes.py",
             "gpu_pools/verifier/child.py",
             "gpu_pools/verifier/expectation.py",
             "gpu_pools/verifier/nvml.py",
