@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.rendering import leave_program, node_traces
 from gpu_pools.rendering.hook_jobs import program_text
-from gpu_pools.rendering.leave_program import (
+from gpu_pools.rendering.node_leaving import READERS
+from gpu_pools.verifier.hook_programs import leave_program, node_traces
+from gpu_pools.verifier.hook_programs.leave_program import (
     ABSENT,
     ABSENT_SECONDS,
     ASKED,
@@ -51,8 +52,7 @@ from gpu_pools.rendering.leave_program import (
     state_of,
     waits_for,
 )
-from gpu_pools.rendering.node_leaving import READERS
-from gpu_pools.rendering.node_traces import CONDITION, LEAVING, PLUGIN
+from gpu_pools.verifier.hook_programs.node_traces import CONDITION, LEAVING, PLUGIN
 from tests.clock import set_clock
 
 if TYPE_CHECKING:
