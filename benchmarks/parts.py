@@ -70,7 +70,7 @@ class Measured:
 
 
 @dataclass
-class _Seen:
+class _ProcessUsage:
     """A process: what it had used when it was first and last read, and what it was by then."""
 
     first: float
@@ -85,7 +85,7 @@ class _Readings:
 
     root: int
     servers_of: str
-    seen: dict[int, _Seen] = field(default_factory=dict)
+    seen: dict[int, _ProcessUsage] = field(default_factory=dict)
     ignored: set[int] = field(default_factory=set)
 
     def read(self) -> None:
@@ -110,7 +110,7 @@ class _Readings:
                 return
             # What is to outlive the command gets a session of its own: nobody waits for it, and the kernel does not add it up.
             is_waited_for = is_started and int(session) == os.getsid(0)
-            known = self.seen[pid] = _Seen(0.0 if is_started else used, used, _OTHER, is_waited_for)
+            known = self.seen[pid] = _ProcessUsage(0.0 if is_started else used, used, _OTHER, is_waited_for)
         known.last = used
         if words[0]:  # of one that has ended and is not waited for yet there are none
             known.part = _part(words)

@@ -4,7 +4,7 @@ The changers are the program's own, on a pool in memory and its clock (tests/ver
 pause is over. So how busy this machine is does not matter. The floor is one node alone, in the same run: cordon, evict,
 mig-manager's time, proof, uncordon; times the rounds that the budget makes. As a DaemonSet does, a pod is replaced as soon as
 another one is ready; its start is in neither. `all at once` has every pod there from the beginning, as where the old ones were
-not ready: what waiting for a turn costs, and asks of the API server.
+not ready: what waiting for a rollout slot costs, and asks of the API server.
 Not measured: a real API server, real mig-manager, pods that take long to go. Those make both sides longer.
 """
 
@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gpu_pools.verifier.changer.steps import Target  # noqa: E402
-from gpu_pools.verifier.changer.turns import at_once  # noqa: E402
+from gpu_pools.verifier.changer.rollout_slots import at_once  # noqa: E402
+from gpu_pools.verifier.changer.rollout_steps import Target  # noqa: E402
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL  # noqa: E402
 from tests.verifier.pool_world import Changer, World  # noqa: E402
 

@@ -15,8 +15,8 @@ from gpu_pools.components.engine.outputs import put_back
 from gpu_pools.components.gpu_operator.node_features import pool_rule
 from gpu_pools.components.kubernetes.recorded_objects import Stored
 from gpu_pools.components.replacement import old_nodes_emptied
-from gpu_pools.plan.generations import exchanged, generations
 from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.plan.replacements import replaced_pools, replacement_ids
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class ClusterComponent(Protocol):
 class Cloud(ABC):
     """What a platform makes for a GpuPlatform."""
 
-    def ask(self, planned: Plan, parent: pulumi.Resource) -> None:  # noqa: B027 - an existing cluster has nobody to ask
+    def ask(self, plan: Plan, parent: pulumi.Resource) -> None:  # noqa: B027 - an existing cluster has nobody to ask
         """Ask the cloud for what the stack needs of it, before anything is made.
 
         Raises:
@@ -50,7 +50,7 @@ class Cloud(ABC):
     def cluster(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         section: Mapping[str, Any],
         opts: pulumi.ResourceOptions,
         given: pulumi.ResourceOptions | None,
@@ -59,7 +59,7 @@ class Cloud(ABC):
 
         Args:
             name: of the component.
-            planned: the stack.
+            plan: the stack.
             section: the cluster section as it is written.
             opts: of the component's children.
             given: options of the platform component itself.
@@ -68,7 +68,7 @@ class Cloud(ABC):
     def pools(  # noqa: B027 - an existing cluster has its nodes
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         cluster: Any,  # noqa: ANN401 - the cloud's own component
         opts: pulumi.ResourceOptions,
         made: Made,
@@ -78,14 +78,14 @@ class Cloud(ABC):
 
         Args:
             name: of the component.
-            planned: the stack.
+            plan: the stack.
             cluster: what `cluster` returned.
             opts: of the component's children.
             made: is added to.
             objects: the Kubernetes objects that belong to pools; is added to.
         """
 
-    def group_names(self, planned: Plan, made: Made) -> dict[str, pulumi.Output[str]]:  # noqa: ARG002 - see Magnum
+    def group_names(self, plan: Plan, made: Made) -> dict[str, pulumi.Output[str]]:  # noqa: ARG002 - see Magnum
         """Of pools that are replaced, what the cloud calls them, where only the engine knows."""
         return {}
 
@@ -93,24 +93,24 @@ class Cloud(ABC):
 class AksCloud(Cloud):
     """Agent pools of AKS."""
 
-    def ask(self, planned: Plan, parent: pulumi.Resource) -> None:
+    def ask(self, plan: Plan, parent: pulumi.Resource) -> None:
         """Ask Azure, unless the cluster is there: that one is asked for itself."""
-        if planned.settings.cluster.was_there:
+        if plan.settings.cluster.was_there:
             return
         from gpu_pools.components.aks.check import check_cloud  # noqa: PLC0415
 
-        check_cloud(cast("Any", planned.settings.cluster), parent, planned.settings, generations(planned))
+        check_cloud(cast("Any", plan.settings.cluster), parent, plan.settings, replacement_ids(plan))
 
     def cluster(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         section: Mapping[str, Any],
         opts: pulumi.ResourceOptions,
         given: pulumi.ResourceOptions | None,  # noqa: ARG002
     ) -> ClusterComponent:
         """Make the cluster, protected as declared, unless an acknowledgement lifts that."""
-        settings: Any = planned.settings.cluster
+        settings: Any = plan.settings.cluster
         if settings.existing:
             from gpu_pools.components.aks.existing import ExistingAksCluster, existing_aks_args  # noqa: PLC0415
 
@@ -118,20 +118,20 @@ class AksCloud(Cloud):
                 name,
                 existing_aks_args(settings.existing),
                 opts,
-                stack=planned.settings,
-                inside=not planned.settings.imported,
-                generations=generations(planned),
+                stack=plan.settings,
+                inside=not plan.settings.imported,
+                replacement_ids=replacement_ids(plan),
             )
         from gpu_pools.components.aks.cluster import AksCluster  # noqa: PLC0415
 
         # Azure was asked already, together with the pools.
         args: Any = section
-        return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
+        return AksCluster(name, args, opts, planned=replace(settings, protect=plan.protect, check_cloud=False))
 
     def pools(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         cluster: Any,  # noqa: ANN401 - the cloud's own component
         opts: pulumi.ResourceOptions,
         made: Made,
@@ -141,7 +141,7 @@ class AksCloud(Cloud):
         from gpu_pools.components.aks.cluster import AksGpuNodePool  # noqa: PLC0415
         from gpu_pools.components.aks.existing import ExistingAksCluster  # noqa: PLC0415
 
-        settings: Any = planned.settings.cluster
+        settings: Any = plan.settings.cluster
         args: AksGpuNodePoolArgs = {
             "cluster_name": cluster.cluster_name,
             "resource_group_name": cluster.resource_group_name,
@@ -153,7 +153,7 @@ class AksCloud(Cloud):
             )
         if settings.kubernetes_version is not None:
             args["kubernetes_version"] = settings.kubernetes_version
-        for pool in planned.pools:
+        for pool in plan.pools:
             of_pool = cluster.pool_args(pool, args) if isinstance(cluster, ExistingAksCluster) else args
             before = _old_nodes_emptied(name, pool, cluster, opts)
             group = AksGpuNodePool(f"{name}-{pool.name}", of_pool, waiting(opts, before), planned=pool)
@@ -163,37 +163,37 @@ class AksCloud(Cloud):
 class MagnumCloud(Cloud):
     """Node groups of Magnum."""
 
-    def ask(self, planned: Plan, parent: pulumi.Resource) -> None:
+    def ask(self, plan: Plan, parent: pulumi.Resource) -> None:
         """Ask OpenStack."""
         from gpu_pools.components.magnum.check import check_cloud  # noqa: PLC0415
 
-        check_cloud(cast("Any", planned.settings.cluster), planned.settings.pools, parent, exchanged(planned))
+        check_cloud(cast("Any", plan.settings.cluster), plan.settings.pools, parent, replaced_pools(plan))
 
     def cluster(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         section: Mapping[str, Any],
         opts: pulumi.ResourceOptions,
         given: pulumi.ResourceOptions | None,  # noqa: ARG002
     ) -> ClusterComponent:
         """Make the cluster; the cloud was asked already, together with the pools."""
-        settings: Any = planned.settings.cluster
+        settings: Any = plan.settings.cluster
         args: Any = section
         if settings.existing:
             from gpu_pools.components.magnum.existing import ExistingMagnumCluster  # noqa: PLC0415
 
             return ExistingMagnumCluster(
-                name, args, opts, planned=replace(settings, check_cloud=False), inside=not planned.settings.imported
+                name, args, opts, planned=replace(settings, check_cloud=False), inside=not plan.settings.imported
             )
         from gpu_pools.components.magnum.cluster import MagnumCluster  # noqa: PLC0415
 
-        return MagnumCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
+        return MagnumCluster(name, args, opts, planned=replace(settings, protect=plan.protect, check_cloud=False))
 
     def pools(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         cluster: Any,  # noqa: ANN401 - the cloud's own component
         opts: pulumi.ResourceOptions,
         made: Made,
@@ -203,7 +203,7 @@ class MagnumCloud(Cloud):
         from gpu_pools.components.magnum.cluster import MagnumGpuNodePool  # noqa: PLC0415
         from gpu_pools.components.magnum.existing import ExistingMagnumCluster  # noqa: PLC0415
 
-        settings: Any = planned.settings.cluster
+        settings: Any = plan.settings.cluster
         args: MagnumGpuNodePoolArgs = {
             "cluster_id": cluster.cluster_id,
             "magnum_driver": str(settings.driver),
@@ -212,9 +212,9 @@ class MagnumCloud(Cloud):
         if isinstance(cluster, ExistingMagnumCluster):
             args = cluster.pool_args(args)
         groups: list[pulumi.Resource] = []
-        for pool in planned.pools:
+        for pool in plan.pools:
             before = [*groups]
-            if pool.generation:
+            if pool.replacement_id:
                 before.append(pool_rule(f"{name}-{pool.name}-rule", pool, settings.driver, opts))
                 objects.append(Stored(before[-1]))
             before += _old_nodes_emptied(name, pool, cluster, opts)
@@ -222,9 +222,9 @@ class MagnumCloud(Cloud):
             groups.append(group)
             made[pool.name].append(group)
 
-    def group_names(self, planned: Plan, made: Made) -> dict[str, pulumi.Output[str]]:
+    def group_names(self, plan: Plan, made: Made) -> dict[str, pulumi.Output[str]]:
         """A group that was there before ``replace`` has kept its name."""
-        return {pool.name: cast("MagnumGpuNodePool", made[pool.name][0]).group_name for pool in planned.pools if pool.generation}
+        return {pool.name: cast("MagnumGpuNodePool", made[pool.name][0]).group_name for pool in plan.pools if pool.replacement_id}
 
 
 class ExistingCloud(Cloud):
@@ -233,7 +233,7 @@ class ExistingCloud(Cloud):
     def cluster(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         section: Mapping[str, Any],
         opts: pulumi.ResourceOptions,
         given: pulumi.ResourceOptions | None,
@@ -241,7 +241,7 @@ class ExistingCloud(Cloud):
         """Reach the cluster by its kubeconfig, or by a provider that the program gives."""
         from gpu_pools.components.existing.cluster import ExistingCluster, given_provider  # noqa: PLC0415
 
-        settings: Any = planned.settings.cluster
+        settings: Any = plan.settings.cluster
         if provider := given_provider(settings.kubeconfig, settings.kubeconfig_content, given):
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(provider=provider))
         args: Any = section
@@ -252,7 +252,7 @@ def _old_nodes_emptied(
     name: str, pool: PoolPlan, cluster: ClusterComponent, opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
     """What drains a pool before it is replaced in place; nothing for other pools."""
-    if pool.pool.exchange != "inPlace":
+    if pool.pool.replacement != "inPlace":
         return []
     return [old_nodes_emptied(f"{name}-{pool.name}", pool, (cluster.kubeconfig, None), OPERATOR_NAMESPACE, opts, [])]
 

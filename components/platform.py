@@ -129,29 +129,29 @@ class GpuPlatform(pulumi.ComponentResource):
         with located_in(what, places):
             sections = cast("Mapping[str, Any]", args)
             config = stack_config(_put_off(sections if from_stack_file else in_stack_keys(sections)))
-            planned = plan_config(config)
+            plan = plan_config(config)
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         #: The Kubernetes objects that belong to pools, for the check that the cluster still has them.
         self._objects: list[Stored] = []
-        _warn(planned, self)
-        cloud = CLOUDS[planned.platform]
+        _warn(plan, self)
+        cloud = CLOUDS[plan.platform]
         with located_in(what, places):
-            cloud.ask(planned, self)
-        declared = {} if planned.settings.imported else config[f"{NAMESPACE}:sharing"]
+            cloud.ask(plan, self)
+        declared = {} if plan.settings.imported else config[f"{NAMESPACE}:sharing"]
         for sharing, written in declared.items():
-            declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
-        cluster = cloud.cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts), opts)
-        self.verification = pulumi.Output.from_input(no_reports(imported=planned.settings.imported))
+            declare(f"{name}-{sharing}", written, plan.settings.sharing[sharing], child_options(self, opts))
+        cluster = cloud.cluster(name, plan, config[f"{NAMESPACE}:cluster"], child_options(self, opts), opts)
+        self.verification = pulumi.Output.from_input(no_reports(imported=plan.settings.imported))
         if cluster.kubernetes is None:
             # What is only held is nothing but pools, and nothing of it is a change after an import.
-            self._cloud_pools(name, planned, cluster, child_options(self, opts))
+            self._cloud_pools(name, plan, cluster, child_options(self, opts))
         else:
             inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
-            self._inside(name, planned, cluster, inside, secret_sections, config)
+            self._inside(name, plan, cluster, inside, secret_sections, config)
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
-        self.plan = pulumi.Output.from_input(plan_json(planned))
-        self.advertises = pulumi.Output.from_input({pool.name: dict(pool.advertises) for pool in planned.pools})
+        self.plan = pulumi.Output.from_input(plan_json(plan))
+        self.advertises = pulumi.Output.from_input({pool.name: dict(pool.advertises) for pool in plan.pools})
         self.register_outputs(
             {
                 "cluster_name": self.cluster_name,
@@ -165,99 +165,99 @@ class GpuPlatform(pulumi.ComponentResource):
     def _inside(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         cluster: ClusterComponent,
         inside: pulumi.ResourceOptions,
         secret_sections: tuple[str, ...],
         config: Mapping[str, Any],
     ) -> None:
         """Operator, pools, and what proves them."""
-        operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
+        operator = self._operator(name, plan, inside, secret_sections, cluster.kubeconfig)
         self._objects += operator.objects
-        pools = self._pools(name, planned, cluster, operator, inside)
-        if planned.settings.observability.enabled:
+        pools = self._pools(name, plan, cluster, operator, inside)
+        if plan.settings.observability.enabled:
             hidden = "observability" in secret_sections
             observed: ObservabilityArgs = {"kubeconfig": cluster.kubeconfig, "secret_values": hidden}
-            if planned.settings.observability.azure_reads:
+            if plan.settings.observability.azure_reads:
                 observed |= _of_azure(cast("AksCluster | ExistingAksCluster", cluster), own=cluster.resource is not None)
-            self._observability(name, planned, waiting(inside, [operator]), observed)
-        if planned.settings.verification.enabled:
-            self.verification = self._verification(name, planned, waiting(inside, [operator]), pools, cluster.kubeconfig, config)
+            self._observability(name, plan, waiting(inside, [operator]), observed)
+        if plan.settings.verification.enabled:
+            self.verification = self._verification(name, plan, waiting(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
-            left = self._keys_left(name, planned, waiting(inside, [made for several in pools.values() for made in several]))
-            require_nodes(planned, [left.id], _reached(planned, cluster.kubeconfig), _groups(planned, pools))
-        require_objects(self._objects, _reached(planned, cluster.kubeconfig))
+            left = self._keys_left(name, plan, waiting(inside, [made for several in pools.values() for made in several]))
+            require_nodes(plan, [left.id], _reached(plan, cluster.kubeconfig), _groups(plan, pools))
+        require_objects(self._objects, _reached(plan, cluster.kubeconfig))
 
     def _operator(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         inside: pulumi.ResourceOptions,
         secret_sections: tuple[str, ...],
         kubeconfig: pulumi.Output[str],
     ) -> GpuOperator:
         reached: Any = {"kubeconfig": kubeconfig}
-        if context := planned.settings.cluster.context:
+        if context := plan.settings.cluster.context:
             reached["context"] = context
         before: list[pulumi.Resource] = []
-        if not planned.settings.nfd.adopted:
+        if not plan.settings.nfd.adopted:
             hidden = "nodeFeatureDiscovery" in secret_sections
-            before = [NodeFeatureDiscovery(f"{name}-nfd", reached | {"secret_values": hidden}, inside, planned=planned)]
+            before = [NodeFeatureDiscovery(f"{name}-nfd", reached | {"secret_values": hidden}, inside, planned=plan)]
         hidden = "operator" in secret_sections
-        return GpuOperator(f"{name}-operator", reached | {"secret_values": hidden}, waiting(inside, before), planned=planned)
+        return GpuOperator(f"{name}-operator", reached | {"secret_values": hidden}, waiting(inside, before), planned=plan)
 
-    def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    def _startup_taint(self, name: str, plan: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """What must be there before the pools' first nodes, so that they register with the startup taint."""
-        if not planned.settings.verification.startup_taint or planned.settings.cluster.tainted_by != "admission":
+        if not plan.settings.verification.startup_taint or plan.settings.cluster.tainted_by != "admission":
             return []
         from gpu_pools.components.gpu_operator.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
 
-        return [StartupTaint(f"{name}-startup-taint", {}, inside, planned=planned)]
+        return [StartupTaint(f"{name}-startup-taint", {}, inside, planned=plan)]
 
     def _pools(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         cluster: ClusterComponent,
         operator: GpuOperator,
         inside: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
         """Pool -> what makes its nodes what they are."""
-        after_operator = waiting(inside, [operator, *self._startup_taint(name, planned, inside)])
-        made = self._cloud_pools(name, planned, cluster, after_operator)
-        groups = _groups(planned, made)
+        after_operator = waiting(inside, [operator, *self._startup_taint(name, plan, inside)])
+        made = self._cloud_pools(name, plan, cluster, after_operator)
+        groups = _groups(plan, made)
         # Where the cloud's pools set labels, nobody else does.
-        for pool in planned.pools if not planned.settings.cluster.labels_nodes else ():
-            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator, groups.get(pool.name)))
+        for pool in plan.pools if not plan.settings.cluster.labels_nodes else ():
+            made[pool.name].append(self._pool_labels(name, plan, pool, after_operator, groups.get(pool.name)))
         return made
 
     def _cloud_pools(
-        self, name: str, planned: Plan, cluster: ClusterComponent, opts: pulumi.ResourceOptions
+        self, name: str, plan: Plan, cluster: ClusterComponent, opts: pulumi.ResourceOptions
     ) -> dict[str, list[pulumi.Resource]]:
         """What the cloud has of each pool: an agent pool, a node group, or nothing."""
-        made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
-        CLOUDS[planned.platform].pools(name, planned, cluster, opts, made, self._objects)
+        made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in plan.pools}
+        CLOUDS[plan.platform].pools(name, plan, cluster, opts, made, self._objects)
         return made
 
-    def _keys_left(self, name: str, planned: Plan, opts: pulumi.ResourceOptions) -> DaemonSet:
+    def _keys_left(self, name: str, plan: Plan, opts: pulumi.ResourceOptions) -> DaemonSet:
         """Where nothing proves the nodes: at least no old key goes while a node's label still names it."""
-        spec: Any = keys_left_spec(planned, planned.settings.nfd.labeller_image)
+        spec: Any = keys_left_spec(plan, plan.settings.nfd.labeller_image)
         metadata: Any = {"name": KEYS_LEFT, "namespace": OPERATOR_NAMESPACE}
         return DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
 
     @staticmethod
-    def _observability(name: str, planned: Plan, opts: pulumi.ResourceOptions, reached: "ObservabilityArgs") -> None:
+    def _observability(name: str, plan: Plan, opts: pulumi.ResourceOptions, reached: "ObservabilityArgs") -> None:
         # Loaded only where it is used, as the clouds are.
         from gpu_pools.components.observability.observability import Observability  # noqa: PLC0415
 
-        if context := planned.settings.cluster.context:
+        if context := plan.settings.cluster.context:
             reached["context"] = context
-        Observability(f"{name}-observability", reached, opts, planned=planned)
+        Observability(f"{name}-observability", reached, opts, planned=plan)
 
     def _verification(
         self,
         name: str,
-        planned: Plan,
+        plan: Plan,
         opts: pulumi.ResourceOptions,
         pools: Mapping[str, list[pulumi.Resource]],
         kubeconfig: pulumi.Output[str],
@@ -268,54 +268,52 @@ class GpuPlatform(pulumi.ComponentResource):
         from gpu_pools.proof.verifier_pods import restarts_mps  # noqa: PLC0415
 
         reached: VerifierArgs = {"kubeconfig": kubeconfig}
-        if context := planned.settings.cluster.context:
+        if context := plan.settings.cluster.context:
             reached["context"] = context
-        if planned.settings.registry.username:
+        if plan.settings.registry.username:
             reached["registry"] = config[f"{NAMESPACE}:registry"]
-        if any(pool.pool.rollout for pool in planned.pools):
+        if any(pool.pool.rollout for pool in plan.pools):
             reached["rollout"] = True
-        if any(restarts_mps(planned, pool) for pool in planned.pools):
+        if any(restarts_mps(plan, pool) for pool in plan.pools):
             reached["restarts_mps"] = True
-        if gives_back(planned.settings):
+        if gives_back(plan.settings):
             reached["leaving"] = True
         verifier = Verifier(f"{name}-verifier", reached, opts)
-        groups = _groups(planned, pools)
+        groups = _groups(plan, pools)
         proven: dict[str, Verification] = {}
         for pool, made in pools.items():
             args: VerificationArgs = {"pool": pool, "program": verifier.program, "kubeconfig": kubeconfig}
             if reached.get("rollout"):
                 args["changer"] = verifier.changer
             after = waiting(opts, [verifier, *made])
-            proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=planned, group=groups.get(pool))
+            proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=plan, group=groups.get(pool))
             self._objects += proven[pool].objects
-        if planned.settings.verification.smoke_test:
-            self._smoke_tests(name, planned, opts, proven)
-        require_nodes(planned, [one.proof.id for one in proven.values()], _reached(planned, kubeconfig), groups)
+        if plan.settings.verification.smoke_test:
+            self._smoke_tests(name, plan, opts, proven)
+        require_nodes(plan, [one.proof.id for one in proven.values()], _reached(plan, kubeconfig), groups)
         known = pulumi.Output.all(program=verifier.program, groups=pulumi.Output.all(**groups))
-        return known.apply(lambda one: reports(planned, deployed_program(one["program"]), groups=one["groups"]))
+        return known.apply(lambda one: reports(plan, deployed_program(one["program"]), groups=one["groups"]))
 
-    def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
+    def _smoke_tests(self, name: str, plan: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
         from gpu_pools.components.proof.smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
 
         namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
         after = waiting(opts, [namespace])
-        pulling = pull_secret(f"{name}-smoke-test", SMOKE_TEST_NAMESPACE, planned.settings.registry, after)
+        pulling = pull_secret(f"{name}-smoke-test", SMOKE_TEST_NAMESPACE, plan.settings.registry, after)
         for pool, verification in proven.items():
             args: SharingSmokeTestArgs = {"pool": pool, "namespace": SMOKE_TEST_NAMESPACE}
-            SharingSmokeTest(
-                f"{name}-{pool}-smoke-test", args, waiting(opts, [verification, namespace, *pulling]), planned=planned
-            )
+            SharingSmokeTest(f"{name}-{pool}-smoke-test", args, waiting(opts, [verification, namespace, *pulling]), planned=plan)
 
     def _pool_labels(
-        self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions, group: pulumi.Output[str] | None
+        self, name: str, plan: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions, group: pulumi.Output[str] | None
     ) -> PoolLabels:
-        settings = planned.settings.cluster
+        settings = plan.settings.cluster
         args: PoolLabelsArgs = {
             "namespace": OPERATOR_NAMESPACE,
             "node_selector": labeller_selector(settings, pool),
             "magnum_driver": str(settings.driver or ""),
-            "tolerations": [dict(toleration) for toleration in planned.tolerations],
-            "image": planned.settings.nfd.labeller_image,
+            "tolerations": [dict(toleration) for toleration in plan.tolerations],
+            "image": plan.settings.nfd.labeller_image,
         }
         selector = group.apply(lambda called: labeller_selector(settings, pool, called)) if group is not None else None
         labels = PoolLabels(f"{name}-{pool.name}-labels", args, opts, planned=pool, group=selector)
@@ -323,13 +321,13 @@ class GpuPlatform(pulumi.ComponentResource):
         return labels
 
 
-def _groups(planned: Plan, made: Mapping[str, list[pulumi.Resource]]) -> dict[str, pulumi.Output[str]]:
+def _groups(plan: Plan, made: Mapping[str, list[pulumi.Resource]]) -> dict[str, pulumi.Output[str]]:
     """Of each pool with `replace` on Magnum what its group is called."""
-    return CLOUDS[planned.platform].group_names(planned, made)
+    return CLOUDS[plan.platform].group_names(plan, made)
 
 
-def _reached(planned: Plan, kubeconfig: pulumi.Output[str]) -> tuple[pulumi.Output[str], str | None]:
-    return kubeconfig, planned.settings.cluster.context
+def _reached(plan: Plan, kubeconfig: pulumi.Output[str]) -> tuple[pulumi.Output[str], str | None]:
+    return kubeconfig, plan.settings.cluster.context
 
 
 def _put_off(args: Mapping[str, Any]) -> dict[str, Any]:
@@ -344,9 +342,9 @@ def _of_azure(cluster: "AksCluster | ExistingAksCluster", *, own: bool) -> "Obse
     return where | {"cluster_id": cluster.cluster_id} if own else where
 
 
-def _warn(planned: Plan, resource: pulumi.Resource) -> None:
-    for pool in planned.pools:
+def _warn(plan: Plan, resource: pulumi.Resource) -> None:
+    for pool in plan.pools:
         for warning in pool.warnings:
             log.warn(f"pool {pool.name}: {warning}", resource)
-    for line in explained(warning for pool in planned.pools for warning in pool.warnings):
+    for line in explained(warning for pool in plan.pools for warning in pool.warnings):
         log.info(line, resource)

@@ -1,12 +1,12 @@
-"""How a pool with ``replace`` is exchanged by the engine, which knows neither pools nor pods.
+"""How the engine replaces a pool with ``replace``, which knows neither pools nor pods.
 
-With `surge` the digits of what is fixed (gpu_pools/plan/generations.py) end the pool's name in the program: another generation
+With `surge` the digits of what is fixed (gpu_pools/plan/replacements.py) end the pool's name in the program: another id
 is another resource. So the engine makes it, goes on to what depends on it, and deletes the old one at its very end, and only if
 all went well; after a failure or a `git revert` the old one is there, as before. The name in the cloud is not looked at again
-once the pool lives, so a pool that was there before `replace` becomes the first generation under the name that it has.
+once the pool lives, so a pool that was there before `replace` becomes the first one under the name that it has.
 
-Between the proof and the deletion stand two ConfigMaps that say which generation is wanted, and that the nodes of all others are
-empty. The hook before the latter's update empties them. It names the version of the former, so it is due whenever that was
+Between the proof and the deletion stand two ConfigMaps that say which replacement id is wanted, and that the nodes of all others
+are empty. The hook before the latter's update empties them. It names the version of the former, so it is due whenever that was
 changed since the nodes were empty last: also when a deploy that broke off is followed by one of the old declaration.
 
 With `inPlace` it is one resource, which the engine deletes before it makes it anew; the two ConfigMaps come before it.
@@ -32,46 +32,46 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def resource_name(name: str, planned: PoolPlan) -> str:
+def resource_name(name: str, pool_plan: PoolPlan) -> str:
     """The name in the program of what the cloud has of the pool."""
-    return f"{name}-{planned.generation}" if planned.pool.exchange == "surge" else name
+    return f"{name}-{pool_plan.replacement_id}" if pool_plan.pool.replacement == "surge" else name
 
 
-def other_names(name: str, planned: PoolPlan) -> list[pulumi.Alias]:
+def other_names(name: str, pool_plan: PoolPlan) -> list[pulumi.Alias]:
     """The name that the same pool had in the program before `replace` was declared, or was the other one."""
-    if not planned.generation:
+    if not pool_plan.replacement_id:
         return []
-    return [pulumi.Alias(name=name if planned.pool.exchange == "surge" else f"{name}-{planned.generation}")]
+    return [pulumi.Alias(name=name if pool_plan.pool.replacement == "surge" else f"{name}-{pool_plan.replacement_id}")]
 
 
-def keeps_its_name(planned: PoolPlan, key: str) -> list[str]:
+def keeps_its_name(pool_plan: PoolPlan, key: str) -> list[str]:
     """The property with its name in the cloud, where a living pool keeps the one that it has."""
-    return [key] if planned.generation else []
+    return [key] if pool_plan.replacement_id else []
 
 
 def old_nodes_emptied(
     name: str,
-    planned: PoolPlan,
+    pool_plan: PoolPlan,
     reached: tuple[pulumi.Input[str], str | None],
     namespace: str,
     opts: pulumi.ResourceOptions,
     after: list[pulumi.Resource],
 ) -> ConfigMap:
-    """Have the nodes of all other generations emptied, before what is returned is there.
+    """Have the nodes of all other pools under the same name emptied, before what is returned is there.
 
     Args:
         name: unique in the program.
-        planned: the pool.
+        pool_plan: the pool.
         reached: kubeconfig of the cluster, and a context of it.
         namespace: of the ConfigMaps.
         opts: of both of them.
-        after: what comes first: with `surge` the proof of the generation that stays.
+        after: what comes first: with `surge` the proof of the pool that stays.
     """
-    hook = _Hook(planned, reached)
+    hook = _Hook(pool_plan, reached)
     wanted = ConfigMap(
         f"{name}-wanted",
-        metadata={"name": f"generation-of-{planned.name}", "namespace": namespace},
-        data={"generation": planned.generation},
+        metadata={"name": f"generation-of-{pool_plan.name}", "namespace": namespace},
+        data={"generation": pool_plan.replacement_id},
         opts=_with(
             opts, hooks=pulumi.ResourceHookBinding(before_create=[hook.is_new(name)], before_update=[hook.give_back(name)])
         ),
@@ -79,7 +79,7 @@ def old_nodes_emptied(
     empty = hook.empty(name)
     return ConfigMap(
         f"{name}-emptied",
-        metadata={"name": f"emptied-for-{planned.name}", "namespace": namespace},
+        metadata={"name": f"emptied-for-{pool_plan.name}", "namespace": namespace},
         data=wanted.metadata.apply(lambda made: hook.emptied_since(made.resource_version)),
         opts=_with(opts, depends_on=after, hooks=pulumi.ResourceHookBinding(before_create=[empty], before_update=[empty])),
     )
@@ -96,11 +96,11 @@ class _Hook:
         self._planned = planned
         self._context = reached[1]
         self._known = once_known(reached[0])
-        #: Whether the wanted generation becomes another in this run.
+        #: Whether the wanted id becomes another in this run.
         self._changes = False
 
     def give_back(self, name: str) -> pulumi.ResourceHook:
-        """For before the wanted generation is another."""
+        """For before the wanted id is another."""
 
         async def give_back(_change: pulumi.ResourceHookArgs) -> None:
             self._changes = True
@@ -110,7 +110,7 @@ class _Hook:
         return pulumi.ResourceHook(f"{name}-given-back", give_back, pulumi.ResourceHookOptions(on_dry_run=True))
 
     def is_new(self, name: str) -> pulumi.ResourceHook:
-        """For before a generation is wanted for the first time."""
+        """For before an id is wanted for the first time."""
 
         def note(_change: pulumi.ResourceHookArgs) -> None:
             self._changes = True
@@ -125,7 +125,7 @@ class _Hook:
         """
         if self._changes and pulumi.runtime.is_dry_run():
             return not_known_yet()
-        return {"generation": self._planned.generation, "since": version or ""}
+        return {"generation": self._planned.replacement_id, "since": version or ""}
 
     def empty(self, name: str) -> pulumi.ResourceHook:
         """For before it is said that the others are empty."""
@@ -138,11 +138,11 @@ class _Hook:
         return pulumi.ResourceHook(f"{name}-emptied", empty)
 
     def _is_new_here(self, before: "Mapping[str, Any] | None") -> bool:
-        """Whether the nodes were last emptied for another generation than is wanted now; one that comes back was proven then."""
+        """Whether the nodes were last emptied for another id than is wanted now; one that comes back was proven then."""
         last = ((before or {}).get("data") or {}).get("generation")
-        return self._planned.pool.exchange == "surge" and last not in {None, self._planned.generation}
+        return self._planned.pool.replacement == "surge" and last not in {None, self._planned.replacement_id}
 
     def _emptying(self) -> Emptying:
         api = cluster_at(self._known(), self._context)
         pool = self._planned.pool
-        return Emptying(api, pool.name, self._planned.generation, float(pool.drain_seconds), log.info)
+        return Emptying(api, pool.name, self._planned.replacement_id, float(pool.drain_seconds), log.info)

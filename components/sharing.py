@@ -150,14 +150,14 @@ class Mig(SharingDeclaration):
 
 
 def declare(
-    name: str, written: Mapping[str, Any], planned: Sharing, opts: pulumi.ResourceOptions | None = None
+    name: str, written: Mapping[str, Any], sharing: Sharing, opts: pulumi.ResourceOptions | None = None
 ) -> SharingDeclaration:
     """The component for a declaration of a stack that is planned.
 
     Args:
         name: of the component.
         written: in the stack file's words, e.g. ``{"mps": {"replicas": 10}}``.
-        planned: what that means.
+        sharing: what that means.
         opts: options of the component.
     """
     needs = {"needs": written["needs"]} if "needs" in written else {}
@@ -165,7 +165,7 @@ def declare(
     # A mode without a class of its own is declared by a stack file only.
     kind = _CLASSES.get(strategy, SharingDeclaration)
     more = {} if strategy in _CLASSES else {"strategy": strategy}
-    return kind(name, {**(settings or {}), **needs}, opts, planned=planned, **more)
+    return kind(name, {**(settings or {}), **needs}, opts, planned=sharing, **more)
 
 
 def _checked(written: Mapping[str, Any], what: str) -> Sharing:

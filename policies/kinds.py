@@ -140,8 +140,8 @@ def sharing_label(case: Case, key: str, pool: tuple[Resource, Field] | None = No
     resource, inputs = pool or (case.resource, case.inputs)
     own = inputs.at("nodeLabels", key)
     around = [component for one, component in case.of(AKS_POOL) if one.urn == resource.parent]
-    in_turn = [label for component in around if (label := component.at("changedLabels", key)).present()]
-    return own if own.present() or not in_turn else in_turn[0]
+    by_rollout = [label for component in around if (label := component.at("changedLabels", key)).present()]
+    return own if own.present() or not by_rollout else by_rollout[0]
 
 
 def gpu_pools(case: Case) -> list[tuple[Resource, Field]]:

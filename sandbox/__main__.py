@@ -208,7 +208,7 @@ def _report(seen: Look, rules_because: str, real: str, *, as_json: bool) -> int:
         for note in notes(seen.pools):
             print(f"{note}\n")
         print(real)
-        _tell_incidents([pool.planned for pool in seen.pools])
+        _tell_incidents([pool.pool_plan for pool in seen.pools])
     if rules_because:
         print(_RULES.format(rules_because), file=sys.stderr if as_json else sys.stdout)
     return 0 if seen.holds else _DIFFERS

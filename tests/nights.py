@@ -50,8 +50,8 @@ NIGHTS: Final = {
     f"{_ENGINE}/test_reverts.py": Night(f"{_ENGINE}/test_interruption.py"),
     f"{_ENGINE}/test_rollout_aks.py": Night(f"{_ENGINE}/test_rollout.py"),
     f"{_ENGINE}/test_rollout_magnum.py": Night(f"{_ENGINE}/test_rollout.py"),
-    f"{_ENGINE}/test_rotation_magnum.py": Night(f"{_ENGINE}/test_rotation_aks.py"),
-    f"{_ENGINE}/test_rotation_magnum_existing.py": Night(f"{_ENGINE}/test_rotation_aks.py"),
+    f"{_ENGINE}/test_replacement_magnum.py": Night(f"{_ENGINE}/test_replacement_aks.py"),
+    f"{_ENGINE}/test_replacement_magnum_existing.py": Night(f"{_ENGINE}/test_replacement_aks.py"),
     f"{_ENGINE}/test_upgrades.py": Night(f"{_ENGINE}/test_upgrades.py", ("test_one_release_after_the_other",)),
     "tests/sandbox/machines/test_mig_manager.py": Night(
         "tests/sandbox/machines/test_mig_manager.py",

@@ -14,7 +14,7 @@ import pulumi
 
 from gpu_pools.components.aks.session import NotThereError, Session, UnreadError, log_in
 from gpu_pools.components.engine import log
-from gpu_pools.plan.aks_found import too_old
+from gpu_pools.plan.kubernetes_version import check_kubernetes
 from gpu_pools.platforms.aks import answers
 from gpu_pools.platforms.aks.answers import Azure, MadeCluster, Reservation, Size, Subnet, Version
 from gpu_pools.platforms.aks.cloud import judge
@@ -44,7 +44,7 @@ def check_cloud(
     cluster: AksSettings,
     parent: pulumi.Resource,
     stack: Settings | None = None,
-    generations: Mapping[str, str] | None = None,
+    replacement_ids: Mapping[str, str] | None = None,
 ) -> None:
     """Hold a cluster and its pools against the Azure of a component's azure-native provider, unless it is told not to.
 
@@ -52,12 +52,12 @@ def check_cloud(
         cluster: what is wanted of the cluster.
         parent: the component; its warnings are shown there.
         stack: all of the stack, where it is known: its pools are looked at, too.
-        generations: name of each pool with `replace` -> the generation that is declared.
+        replacement_ids: name of each pool with `replace` -> the id of the declared one.
 
     Raises:
         InvalidStackError: with everything that Azure does not have.
     """
-    if problems := problems_of(cluster, parent, stack, generations):
+    if problems := problems_of(cluster, parent, stack, replacement_ids):
         raise InvalidStackError(problems)
 
 
@@ -65,7 +65,7 @@ def problems_of(
     cluster: AksSettings,
     parent: pulumi.Resource,
     stack: Settings | None = None,
-    generations: Mapping[str, str] | None = None,
+    replacement_ids: Mapping[str, str] | None = None,
 ) -> list[Problem]:
     """The same, with the problems as the answer; warnings are told. Where it is told not to ask there are none."""
     if not cluster.check_cloud:
@@ -76,9 +76,9 @@ def problems_of(
     except UnreadError as error:
         judgement = Judgement((), (f"anything that Azure has ({error})",))
     else:
-        judgement = judge(cluster, pools, azure, generations)
+        judgement = judge(cluster, pools, azure, replacement_ids)
         if stack and cluster.existing is None and cluster.kubernetes_version is None:
-            late = too_old(stack, default_version(azure.versions), "Azure's default here is")
+            late = check_kubernetes(stack, default_version(azure.versions), "Azure's default here is")
     if judgement.unchecked:
         log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
     for warning in judgement.warnings:

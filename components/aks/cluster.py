@@ -31,14 +31,14 @@ from gpu_pools.components.engine.held import held_hook
 from gpu_pools.components.engine.not_known_yet import not_known_yet
 from gpu_pools.components.engine.options import child_options, unless_false
 from gpu_pools.components.engine.outputs import put_back, put_off
-from gpu_pools.components.gpu_operator.config_keys import after_operator, once_agreed, pool_plan
+from gpu_pools.components.gpu_operator.config_keys import after_operator, find_pool_plan, once_agreed
 from gpu_pools.components.kubernetes.provider import kubernetes_provider
 from gpu_pools.components.replacement import keeps_its_name, other_names, resource_name
-from gpu_pools.plan.aks_found import PRIVATE
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.platforms.aks.changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.entra import EntraSettings, user_kubeconfig
+from gpu_pools.platforms.aks.found import PRIVATE
 from gpu_pools.platforms.aks.inputs import cluster_inputs, maintenance_windows, merged, subnets
 from gpu_pools.platforms.aks.options import Monitoring
 from gpu_pools.platforms.aks.placement import AksPlacement
@@ -291,18 +291,18 @@ class AksGpuNodePool(pulumi.ComponentResource):
         """
         is_part = planned is not None
         args = known_args(f"AksGpuNodePool({name})", args, AksGpuNodePoolArgs)
-        planned = pool_plan(f"AksGpuNodePool({name})", args, planned, operator, _alone(name, args))
-        if planned.pool.exchange == "inPlace" and not is_part:
+        pool_plan = find_pool_plan(f"AksGpuNodePool({name})", args, planned, operator, _alone(name, args))
+        if pool_plan.pool.replacement == "inPlace" and not is_part:
             raise InvalidStackError([_nobody_drains(name)])
         opts = after_operator(opts, operator)
-        inputs = pool_inputs(planned, _around(args))
-        super().__init__("gpu-pools:index:AksGpuNodePool", name, _told(planned), opts)
+        inputs = pool_inputs(pool_plan, _around(args))
+        super().__init__("gpu-pools:index:AksGpuNodePool", name, _told(pool_plan), opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
-        self.planned = planned
+        self.planned = pool_plan
         pool = containerservice.AgentPool(
-            resource_name(f"{name}-pool", planned),
+            resource_name(f"{name}-pool", pool_plan),
             **arguments(containerservice.AgentPoolArgs, inputs),
-            node_labels=once_agreed(f"AksGpuNodePool({name})", planned, args.get("config_keys"), planned.placed_labels),
+            node_labels=once_agreed(f"AksGpuNodePool({name})", pool_plan, args.get("config_keys"), pool_plan.placed_labels),
             resource_group_name=args["resource_group_name"],
             resource_name_=args["cluster_name"],
             opts=child_options(
@@ -310,29 +310,29 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 opts,
                 # The name is unique in the cluster, so a replacement cannot stand beside the old pool.
                 delete_before_replace=True,
-                protect=unless_false(planned.protect),
+                protect=unless_false(pool_plan.protect),
                 replace_on_changes=replacing("AgentPool"),
                 ignore_changes=[
-                    *(["count"] if planned.pool.autoscaled else []),
-                    *kept_as_found(planned, inputs),
-                    *keeps_its_name(planned, "agentPoolName"),
+                    *(["count"] if pool_plan.pool.autoscaled else []),
+                    *kept_as_found(pool_plan, inputs),
+                    *keeps_its_name(pool_plan, "agentPoolName"),
                 ],
-                hooks=_pool_hooks(name, planned),
-                aliases=other_names(f"{name}-pool", planned),
+                hooks=_pool_hooks(name, pool_plan),
+                aliases=other_names(f"{name}-pool", pool_plan),
                 transformations=[without_older_types],
             ),
         )
         self.pool_id = pool.id
-        self.pool_name = pulumi.Output.from_input(planned.name)
-        self.advertises = pulumi.Output.from_input(dict(planned.advertises))
+        self.pool_name = pulumi.Output.from_input(pool_plan.name)
+        self.advertises = pulumi.Output.from_input(dict(pool_plan.advertises))
         self.register_outputs(
             {"pool_id": self.pool_id, "pool_name": self.pool_name, "advertises": self.advertises},
         )
 
 
-def _told(planned: PoolPlan) -> dict[str, Any] | None:
+def _told(pool_plan: PoolPlan) -> dict[str, Any] | None:
     """Inputs of the component, so that whoever judges the program sees what the agent pool does not say (policies/kinds.py)."""
-    return {"changedLabels": planned.changed_labels} if planned.changed_labels else None
+    return {"changedLabels": pool_plan.changed_labels} if pool_plan.changed_labels else None
 
 
 def _nobody_drains(name: str) -> Problem:
@@ -372,12 +372,12 @@ def _change_hook(name: str, system: SystemPool) -> pulumi.ResourceHook:
     return pulumi.ResourceHook(f"{name}-cluster-change", judge, pulumi.ResourceHookOptions(on_dry_run=True))
 
 
-def _pool_hooks(name: str, planned: PoolPlan) -> pulumi.ResourceHookBinding:
+def _pool_hooks(name: str, pool_plan: PoolPlan) -> pulumi.ResourceHookBinding:
     """Looks at what an update would ask in vain, or leave behind, in previews too; then the system pool comes first."""
-    if planned.imported:
+    if pool_plan.imported:
         return pulumi.ResourceHookBinding(before_update=[held_hook(name, "pool")])
     looks = pulumi.ResourceHook(f"{name}-pool-change", _judge_pool, pulumi.ResourceHookOptions(on_dry_run=True))
-    placement = cast("AksPlacement", planned.pool.placement)
+    placement = cast("AksPlacement", pool_plan.pool.placement)
     first = comes_first(name, is_pinned=placement.options.kubernetes_version is not None)
     return pulumi.ResourceHookBinding(before_create=[*first], before_update=[looks, *first])
 

@@ -1,7 +1,7 @@
 """An AKS cluster that is there already: read, never managed. Agent pools are added to it by AksGpuNodePool.
 
-It is read in previews, too, so that what does not go together is said before anything is made (gpu_pools.plan.aks_found.py). A
-preview of somebody who has not logged in knows nothing of the cluster, and warns. Nothing of the cluster comes into the state.
+It is read in previews, too, so that what does not go together is said before anything is made (gpu_pools/platforms/aks/found.py).
+A preview of somebody who has not logged in knows nothing of the cluster, and warns. Nothing of the cluster comes into the state.
 """
 
 import base64
@@ -21,11 +21,13 @@ from gpu_pools.components.engine import log
 from gpu_pools.components.engine.not_known_yet import not_known_yet
 from gpu_pools.components.engine.stack_owner import stack_owner
 from gpu_pools.components.kubernetes.provider import kubernetes_provider
-from gpu_pools.plan.aks_found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
+from gpu_pools.plan.checks import drivers_of
+from gpu_pools.plan.kubernetes_version import check_kubernetes
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.entra import EntraSettings, user_kubeconfig
 from gpu_pools.platforms.aks.existing import ExistingAks
+from gpu_pools.platforms.aks.found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
 from gpu_pools.reading.fields import read
 from gpu_pools.reading.section import Section
 from gpu_pools.stack.settings import Settings
@@ -57,7 +59,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
         *,
         stack: Settings | None = None,
         inside: bool = True,
-        generations: Mapping[str, str] | None = None,
+        replacement_ids: Mapping[str, str] | None = None,
     ) -> None:
         """Read the cluster.
 
@@ -67,7 +69,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
             opts: options of the component.
             stack: what is to be put into it, where a whole stack is; it is held against the cluster.
             inside: whether anything is put into it but pools.
-            generations: name of each pool with `replace` -> the generation that is declared.
+            replacement_ids: name of each pool with `replace` -> the id of the declared one.
 
         Raises:
             InvalidStackError: with everything that does not go together with the cluster; outside of previews also if it cannot
@@ -85,7 +87,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
             for note in notes(self.found):
                 log.warn(note, self)
             if stack:
-                self._check(stack, self.found, generations)
+                self._check(stack, self.found, replacement_ids)
             if self.found.entra:
                 try_login(what, EntraSettings(login=asked.login), self, "login")
         self.cluster_name = pulumi.Output.from_input(asked.name)
@@ -104,10 +106,12 @@ class ExistingAksCluster(pulumi.ComponentResource):
             }
         )
 
-    def _check(self, stack: Settings, found: FoundCluster, generations: Mapping[str, str] | None) -> None:
+    def _check(self, stack: Settings, found: FoundCluster, replacement_ids: Mapping[str, str] | None) -> None:
         """Hold the stack against the cluster and the rest of Azure, and tell all problems at once."""
         cluster = cast("AksSettings", stack.cluster)
-        if problems := [*check_found(stack, found, stack_owner()), *problems_of(cluster, self, stack, generations)]:
+        too_old = check_kubernetes(stack, found.version, "the cluster has")
+        refused = check_found(stack, found, stack_owner(), drivers_of(stack), too_old)
+        if problems := [*refused, *problems_of(cluster, self, stack, replacement_ids)]:
             raise InvalidStackError(problems)
 
     def pool_args(self, pool: PoolPlan, args: AksGpuNodePoolArgs) -> AksGpuNodePoolArgs:

@@ -248,7 +248,7 @@ class AksClusterArgs(TypedDict):
     tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of group and cluster."""
     protect: NotRequired[bool]
-    """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
+    """Refuse to delete or replace the cluster. The pools can still be replaced."""
     entra: NotRequired[EntraArgs]
     """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
     check_cloud: NotRequired[bool]
@@ -354,7 +354,7 @@ class MagnumClusterArgs(TypedDict):
     labels: NotRequired[dict[str, str]]
     """Settings of Magnum's driver, merged over the template's. A change makes a new cluster."""
     protect: NotRequired[bool]
-    """Refuse to delete or replace the cluster. The node groups stay free to be rotated."""
+    """Refuse to delete or replace the cluster. The node groups can still be replaced."""
     check_cloud: NotRequired[bool]
     """Whether the cloud is asked first for what the cluster needs of it; true by default."""
     fixed_network: NotRequired[pulumi.Input[str]]
@@ -535,7 +535,7 @@ class AksPoolArgs(TypedDict):
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
     replace: NotRequired[str]
-    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
+    """Where a change needs another pool: surge (made and proven first) or inPlace; this one is drained."""
     drain_timeout_seconds: NotRequired[int]
     """With replace: how long the pods of the old pool may take to go, in seconds."""
     gpu_model: NotRequired[str]
@@ -563,7 +563,7 @@ class AksPoolArgs(TypedDict):
     max_pods: NotRequired[int]
     """Pods on a node, 10 to 250."""
     upgrade_settings: NotRequired[UpgradeSettingsArgs]
-    """How nodes are exchanged in an upgrade."""
+    """How nodes are replaced in an upgrade."""
     kubernetes_version: NotRequired[str]
     """The version of this pool's nodes; the cluster's by default."""
     scale_down_mode: NotRequired[str]
@@ -629,7 +629,7 @@ class MagnumPoolArgs(TypedDict):
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
     replace: NotRequired[str]
-    """Where a change needs another group: surge (beside this one) or inPlace; only in a GpuPlatform."""
+    """Where a change needs another group: surge (made and proven first) or inPlace; only in a GpuPlatform."""
     drain_timeout_seconds: NotRequired[int]
     """With replace: how long the pods of the old group may take to go, in seconds."""
     image: NotRequired[str]
@@ -698,7 +698,7 @@ class ClusterArgs(TypedDict):
     tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of group and cluster."""
     protect: NotRequired[bool]
-    """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
+    """Refuse to delete or replace the cluster. The pools can still be replaced."""
     entra: NotRequired[EntraArgs]
     """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
     check_cloud: NotRequired[bool]
@@ -797,7 +797,7 @@ class PoolArgs(TypedDict):
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
     replace: NotRequired[str]
-    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
+    """Where a change needs another pool: surge (made and proven first) or inPlace; this one is drained."""
     drain_timeout_seconds: NotRequired[int]
     """With replace: how long the pods of the old pool may take to go, in seconds."""
     vm_size: NotRequired[str]
@@ -827,7 +827,7 @@ class PoolArgs(TypedDict):
     max_pods: NotRequired[int]
     """Pods on a node, 10 to 250."""
     upgrade_settings: NotRequired[UpgradeSettingsArgs]
-    """How nodes are exchanged in an upgrade."""
+    """How nodes are replaced in an upgrade."""
     kubernetes_version: NotRequired[str]
     """The version of this pool's nodes; the cluster's by default."""
     scale_down_mode: NotRequired[str]
@@ -892,7 +892,7 @@ class NamedPoolArgs(TypedDict):
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
     replace: NotRequired[str]
-    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
+    """Where a change needs another pool: surge (made and proven first) or inPlace; this one is drained."""
     drain_timeout_seconds: NotRequired[int]
     """With replace: how long the pods of the old pool may take to go, in seconds."""
     vm_size: NotRequired[str]
@@ -922,7 +922,7 @@ class NamedPoolArgs(TypedDict):
     max_pods: NotRequired[int]
     """Pods on a node, 10 to 250."""
     upgrade_settings: NotRequired[UpgradeSettingsArgs]
-    """How nodes are exchanged in an upgrade."""
+    """How nodes are replaced in an upgrade."""
     kubernetes_version: NotRequired[str]
     """The version of this pool's nodes; the cluster's by default."""
     scale_down_mode: NotRequired[str]

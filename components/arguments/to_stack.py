@@ -185,23 +185,23 @@ def sections_in(sections: Mapping[str, Any], argument: str = "") -> dict[str, st
     return {**places, f"{NAMESPACE}:": f"{argument}."}
 
 
-def plan_of(what: str, planned: Plan | None, args: Mapping[str, Any]) -> Plan:
+def plan_of(what: str, plan: Plan | None, args: Mapping[str, Any]) -> Plan:
     """The plan that a component was given, or made from the pools or sections that it was given.
 
     Args:
         what: the component, for messages.
-        planned: where there is a plan.
+        plan: where there is a plan.
         args: with `pools`, `config` or both.
 
     Raises:
         InvalidStackError: if it was given none or too much, or what was given cannot be planned.
     """
     # Where programs of earlier versions hand it over.
-    planned = args.get("planned", planned)
+    plan = args.get("planned", plan)
     pools, config = args.get("pools"), args.get("config")
-    if isinstance(planned, Plan) and pools is None and config is None:
-        return planned
-    if planned is not None or (pools is None and config is None):
+    if isinstance(plan, Plan) and pools is None and config is None:
+        return plan
+    if plan is not None or (pools is None and config is None):
         raise InvalidStackError([one_of(what, "pools", "config")])
     if pools is not None:
         return _plan_pools(what, pools, config or {})
@@ -272,10 +272,10 @@ def pool_of(what: str, plan: Plan, name: str) -> PoolPlan:
     Raises:
         InvalidStackError: if the plan has none of that name.
     """
-    for planned in plan.pools:
-        if planned.name == name:
-            return planned
-    known = ", ".join(planned.name for planned in plan.pools)
+    for pool_plan in plan.pools:
+        if pool_plan.name == name:
+            return pool_plan
+    known = ", ".join(pool_plan.name for pool_plan in plan.pools)
     raise InvalidStackError([Problem(f"{what}.pool", f'"{name}" is not a pool of the plan', known, "Name one of them.")])
 
 

@@ -22,38 +22,38 @@ _T = TypeVar("_T")
 
 
 def once_agreed(
-    what: str, planned: PoolPlan, config_keys: pulumi.Input[Sequence[str]] | None, value: _T
+    what: str, pool_plan: PoolPlan, config_keys: pulumi.Input[Sequence[str]] | None, value: _T
 ) -> "_T | pulumi.Output[_T]":
     """What carries the pool's label, once its key is known to be one of the operator's.
 
     Args:
         what: the component, for messages.
-        planned: the pool.
+        pool_plan: the pool.
         config_keys: the operator's output; None: nobody asked for a check.
         value: what carries the label.
     """
     if config_keys is None:
         return value
     known: pulumi.Output[Any] = pulumi.Output.from_input(config_keys)
-    return known.apply(lambda keys: _checked(what, planned, keys, value))
+    return known.apply(lambda keys: _checked(what, pool_plan, keys, value))
 
 
-def _checked(what: str, planned: PoolPlan, keys: Sequence[str], value: _T) -> _T:
-    if planned.config_key in keys:
+def _checked(what: str, pool_plan: PoolPlan, keys: Sequence[str], value: _T) -> _T:
+    if pool_plan.config_key in keys:
         return value
     problem = Problem(
         f"{what}.sharing",
-        f"its device plugin config {planned.config_key} is not one that the operator has",
+        f"its device plugin config {pool_plan.config_key} is not one that the operator has",
         ", ".join(keys),
         "Give the GpuOperator this pool among its pools, and the pool the operator (in Python), or its output mig_strategy.",
     )
     raise InvalidStackError([problem])
 
 
-def pool_plan(
+def find_pool_plan(
     what: str,
     args: object,
-    planned: PoolPlan | None,
+    pool_plan: PoolPlan | None,
     operator: "GpuOperator | None",
     alone: Callable[[Any], PoolPlan],
 ) -> PoolPlan:
@@ -62,7 +62,7 @@ def pool_plan(
     Args:
         what: the component, for messages.
         args: its arguments, with the pool where there is no plan of it.
-        planned: the pool as part of a plan.
+        pool_plan: the pool as part of a plan.
         operator: the one that was given the pool.
         alone: plans a pool by itself.
 
@@ -72,10 +72,10 @@ def pool_plan(
     given = cast("Mapping[str, Any]", args)
     pool = given.get("pool")
     # Where programs of earlier versions hand it over.
-    planned = given.get("planned", planned)
-    if isinstance(planned, PoolPlan) and pool is None:
-        return planned
-    if planned is not None or pool is None:
+    pool_plan = given.get("planned", pool_plan)
+    if isinstance(pool_plan, PoolPlan) and pool is None:
+        return pool_plan
+    if pool_plan is not None or pool is None:
         raise InvalidStackError([one_of(what, "pool", "planned")])
     return alone(pool) if operator is None else _of_operator(what, pool, operator)
 
@@ -92,7 +92,7 @@ def _of_operator(what: str, pool: object, operator: "GpuOperator") -> PoolPlan:
         problem = f"is declared otherwise to the operator: {', '.join(differing)}"
         remedy = "Declare the pool once (AksPool, MagnumPool, ExistingPool), and hand it to both."
         raise InvalidStackError([Problem(f"{what}.pool", problem, "one declaration", remedy)])
-    return next(planned for planned in operator.planned.pools if planned.name == name)
+    return next(pool_plan for pool_plan in operator.planned.pools if pool_plan.name == name)
 
 
 def after_operator(opts: pulumi.ResourceOptions | None, operator: "GpuOperator | None") -> pulumi.ResourceOptions | None:

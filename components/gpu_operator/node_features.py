@@ -17,7 +17,7 @@ from gpu_pools.components.arguments.sections import Config
 from gpu_pools.components.arguments.stack import ExistingPoolLike, PoolLike
 from gpu_pools.components.arguments.to_stack import plan_alone, plan_of
 from gpu_pools.components.engine.options import child_options
-from gpu_pools.components.gpu_operator.config_keys import after_operator, once_agreed, pool_plan
+from gpu_pools.components.gpu_operator.config_keys import after_operator, find_pool_plan, once_agreed
 from gpu_pools.components.gpu_operator.upgrade_first import asks_for_crds
 from gpu_pools.components.kubernetes.helm import chart_release, chart_values, privileged_namespace
 from gpu_pools.components.kubernetes.owners import looks_for_another, tells_of_another_owner
@@ -121,24 +121,24 @@ class PoolLabelsArgs(TypedDict):
     """Image of the labeller; it needs sh."""
 
 
-def pool_rule(name: str, planned: PoolPlan, driver: str | None, opts: pulumi.ResourceOptions) -> CustomResource:
-    """The rule of a generation of a pool: its group comes after it, so that nodes keep their labels until the group is gone.
+def pool_rule(name: str, pool_plan: PoolPlan, driver: str | None, opts: pulumi.ResourceOptions) -> CustomResource:
+    """The rule of one of the groups that replace each other. The group comes after it, so that nodes keep their labels.
 
     Args:
         name: unique in the program.
-        planned: the pool.
+        pool_plan: the pool.
         driver: Magnum's.
         opts: of the rule.
     """
-    return _rule(f"{name}-{planned.generation}", planned, node_feature_rule(planned, driver), opts)
+    return _rule(f"{name}-{pool_plan.replacement_id}", pool_plan, node_feature_rule(pool_plan, driver), opts)
 
 
-def _rule(name: str, planned: PoolPlan, spec: Any, opts: pulumi.ResourceOptions) -> CustomResource:  # noqa: ANN401 - an input
+def _rule(name: str, pool_plan: PoolPlan, spec: Any, opts: pulumi.ResourceOptions) -> CustomResource:  # noqa: ANN401 - an input
     return CustomResource(
         name,
         api_version="nfd.k8s-sigs.io/v1alpha1",
         kind="NodeFeatureRule",
-        metadata={"name": rule_name(planned)},
+        metadata={"name": rule_name(pool_plan)},
         spec=spec,
         opts=opts,
     )
@@ -176,31 +176,31 @@ class PoolLabels(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments.
         """
         args = known_args(f"PoolLabels({name})", args, PoolLabelsArgs)
-        planned = pool_plan(f"PoolLabels({name})", args, planned, operator, _alone(name, args))
+        pool_plan = find_pool_plan(f"PoolLabels({name})", args, planned, operator, _alone(name, args))
         opts = after_operator(opts, operator)
         super().__init__("gpu-pools:index:PoolLabels", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
-        self.planned = planned
-        tolerations, image = _tolerations(planned, args), args.get("image", DEFAULT_LABELLER_IMAGE)
+        self.planned = pool_plan
+        tolerations, image = _tolerations(pool_plan, args), args.get("image", DEFAULT_LABELLER_IMAGE)
         spec: Any
         #: The Kubernetes objects that belong to the pool, for the check that the cluster still has them.
         self.objects: list[Stored] = []
         if group is None:
-            rule = node_feature_rule(planned, args.get("magnum_driver"))
-            agreed = once_agreed(f"PoolLabels({name})", planned, args.get("config_keys"), rule)
-            self.objects.append(Stored(_rule(f"{name}-rule", planned, agreed, child_options(self, opts))))
-            spec = labeller_daemon_set_spec(planned, _selector(planned, args), tolerations, image)
+            rule = node_feature_rule(pool_plan, args.get("magnum_driver"))
+            agreed = once_agreed(f"PoolLabels({name})", pool_plan, args.get("config_keys"), rule)
+            self.objects.append(Stored(_rule(f"{name}-rule", pool_plan, agreed, child_options(self, opts))))
+            spec = labeller_daemon_set_spec(pool_plan, _selector(pool_plan, args), tolerations, image)
         else:
-            spec = group.apply(lambda selector: labeller_daemon_set_spec(planned, selector, tolerations, image))
+            spec = group.apply(lambda selector: labeller_daemon_set_spec(pool_plan, selector, tolerations, image))
         labeller = DaemonSet(
-            f"{name}-marker" if group is None else f"{name}-marker-{planned.generation}",
-            metadata={"name": labeller_name(planned), "namespace": args["namespace"]},
+            f"{name}-marker" if group is None else f"{name}-marker-{pool_plan.replacement_id}",
+            metadata={"name": labeller_name(pool_plan), "namespace": args["namespace"]},
             spec=spec,
             opts=child_options(self, opts),
         )
         self.objects.append(Stored(labeller))
-        self.labels = pulumi.Output.from_input(dict(planned.labels))
-        self.advertises = pulumi.Output.from_input(dict(planned.advertises))
+        self.labels = pulumi.Output.from_input(dict(pool_plan.labels))
+        self.advertises = pulumi.Output.from_input(dict(pool_plan.advertises))
         self.register_outputs({"labels": self.labels, "advertises": self.advertises})
 
 
@@ -219,12 +219,12 @@ def _alone(name: str, args: PoolLabelsArgs) -> Callable[[Any], PoolPlan]:
     return lambda pool: plan_alone(what, cluster, pool, args.get("mig_strategy"), models=models)
 
 
-def _selector(planned: PoolPlan, args: PoolLabelsArgs) -> dict[str, str]:
-    placement = planned.pool.placement
+def _selector(pool_plan: PoolPlan, args: PoolLabelsArgs) -> dict[str, str]:
+    placement = pool_plan.pool.placement
     own = dict(placement.node_selector)
     return args.get("node_selector", own)
 
 
-def _tolerations(planned: PoolPlan, args: PoolLabelsArgs) -> list[dict[str, str]]:
-    own = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints]
+def _tolerations(pool_plan: PoolPlan, args: PoolLabelsArgs) -> list[dict[str, str]]:
+    own = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in pool_plan.taints]
     return args.get("tolerations", own)

@@ -31,7 +31,7 @@ from gpu_pools.platforms.magnum.answers import (
 )
 from gpu_pools.platforms.magnum.cloud import Need, judge, needs
 from gpu_pools.platforms.magnum.cluster import MagnumSettings
-from gpu_pools.platforms.magnum.generations import Exchanged
+from gpu_pools.platforms.magnum.replacements import ReplacedPool
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier.api import MALFORMED
@@ -58,7 +58,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 
 
 def check_cloud(
-    cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.Resource, exchanged: Sequence[Exchanged] = ()
+    cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.Resource, replaced_pools: Sequence[ReplacedPool] = ()
 ) -> None:
     """Hold a cluster and its pools against the cloud of a component's openstack provider, unless it is told not to.
 
@@ -66,7 +66,7 @@ def check_cloud(
         cluster: what is wanted of the cluster.
         pools: all of its pools that are known.
         parent: the component; its warnings are shown there.
-        exchanged: those with `replace`.
+        replaced_pools: those with `replace`.
 
     Raises:
         InvalidStackError: with everything that the cloud does not have.
@@ -78,7 +78,7 @@ def check_cloud(
     except UnreadError as error:
         why = Unread(str(error))
         cloud = Cloud(why, why, why, why, why, why)
-    judgement = judge(cluster, pools, cloud, stack_owner(), exchanged)
+    judgement = judge(cluster, pools, cloud, stack_owner(), replaced_pools)
     if judgement.unchecked:
         log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
     for note in judgement.notes:

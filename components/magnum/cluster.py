@@ -22,7 +22,7 @@ from gpu_pools.components.arguments.to_stack import ALONE, located_in, plan_alon
 from gpu_pools.components.engine.held import held_hook
 from gpu_pools.components.engine.options import child_options, unless_false
 from gpu_pools.components.engine.outputs import put_back, put_off
-from gpu_pools.components.gpu_operator.config_keys import after_operator, pool_plan
+from gpu_pools.components.gpu_operator.config_keys import after_operator, find_pool_plan
 from gpu_pools.components.kubernetes.provider import kubernetes_provider
 from gpu_pools.components.magnum.check import check_cloud
 from gpu_pools.components.replacement import keeps_its_name, other_names, resource_name
@@ -191,42 +191,42 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
         """
         is_part = planned is not None
         args = known_args(f"MagnumGpuNodePool({name})", args, MagnumGpuNodePoolArgs)
-        planned = pool_plan(f"MagnumGpuNodePool({name})", args, planned, operator, _alone(name, args))
-        if planned.pool.exchange and not is_part:
-            raise InvalidStackError([_nobody_knows(name, planned)])
+        pool_plan = find_pool_plan(f"MagnumGpuNodePool({name})", args, planned, operator, _alone(name, args))
+        if pool_plan.pool.replacement and not is_part:
+            raise InvalidStackError([_nobody_knows(name, pool_plan)])
         opts = after_operator(opts, operator)
         super().__init__("gpu-pools:index:MagnumGpuNodePool", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
-        self.planned = planned
+        self.planned = pool_plan
         group = containerinfra.NodeGroup(
-            resource_name(f"{name}-group", planned),
+            resource_name(f"{name}-group", pool_plan),
             cluster_id=args["cluster_id"],
-            **_group_inputs(planned, args),
+            **_group_inputs(pool_plan, args),
             opts=child_options(
                 self,
                 opts,
                 # The name is unique in the cluster, so a replacement cannot stand beside the old group.
                 delete_before_replace=True,
-                protect=unless_false(planned.protect),
-                ignore_changes=[*(["nodeCount"] if planned.pool.autoscaled else []), *keeps_its_name(planned, "name")],
+                protect=unless_false(pool_plan.protect),
+                ignore_changes=[*(["nodeCount"] if pool_plan.pool.autoscaled else []), *keeps_its_name(pool_plan, "name")],
                 custom_timeouts=_SLOW,
-                hooks=pulumi.ResourceHookBinding(before_update=[held_hook(name, "node group")]) if planned.imported else None,
-                aliases=other_names(f"{name}-group", planned),
+                hooks=pulumi.ResourceHookBinding(before_update=[held_hook(name, "node group")]) if pool_plan.imported else None,
+                aliases=other_names(f"{name}-group", pool_plan),
             ),
         )
         self.group_id = group.id
         # One that was there before `replace` has kept its name.
-        self.group_name = group.name if planned.generation else pulumi.Output.from_input(planned.name)
-        self.advertises = pulumi.Output.from_input(dict(planned.advertises))
+        self.group_name = group.name if pool_plan.replacement_id else pulumi.Output.from_input(pool_plan.name)
+        self.advertises = pulumi.Output.from_input(dict(pool_plan.advertises))
         self.register_outputs(
             {"group_id": self.group_id, "group_name": self.group_name, "advertises": self.advertises},
         )
 
 
-def _nobody_knows(name: str, planned: PoolPlan) -> Problem:
+def _nobody_knows(name: str, pool_plan: PoolPlan) -> Problem:
     return Problem(
         f"MagnumGpuNodePool({name}).replace",
-        f"{planned.pool.exchange} needs labellers and verifiers that know the group's name, and a way to reach the cluster",
+        f"{pool_plan.pool.replacement} needs labellers and verifiers that know the group's name, and a way to reach the cluster",
         "replace in a GpuPlatform or a stack file",
         "Leave it out, or make the pool with GpuPlatform.",
     )
@@ -265,12 +265,12 @@ def _alone(name: str, args: MagnumGpuNodePoolArgs) -> Callable[[Any], PoolPlan]:
     return lambda pool: plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"), models=models)
 
 
-def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, Any]:
+def _group_inputs(pool_plan: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, Any]:
     driver, autoscaling = args["magnum_driver"], args.get("autoscaling", False)
-    pool, placement = planned.pool, cast("MagnumPlacement", planned.pool.placement)
+    pool, placement = pool_plan.pool, cast("MagnumPlacement", pool_plan.pool.placement)
     if pool.adopted:
-        return _adopted_inputs(planned, placement)
-    labels = {**node_group_labels(planned, MagnumSettings(driver=cast("Any", driver))), **args.get("labels", {})}
+        return _adopted_inputs(pool_plan, placement)
+    labels = {**node_group_labels(pool_plan, MagnumSettings(driver=cast("Any", driver))), **args.get("labels", {})}
     # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of
     # before does not fit, so that no such group could ever be resized. The lower one is Magnum's default, and written out: left
     # out, the plugin keeps that of a pool that was autoscaled before. Where the limits decide how many nodes there are, they
@@ -278,7 +278,7 @@ def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, A
     limited = pool.autoscaled or limits_decide(driver, autoscales=autoscaling)
     limits = {"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if limited else {"min_node_count": 0}
     return {
-        "name": planned.made_name,
+        "name": pool_plan.made_name,
         "role": "gpu",
         "flavor_id": placement.flavor,
         "image_id": placement.image,
@@ -290,14 +290,14 @@ def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, A
     }
 
 
-def _adopted_inputs(planned: PoolPlan, placement: MagnumPlacement) -> dict[str, Any]:
+def _adopted_inputs(pool_plan: PoolPlan, placement: MagnumPlacement) -> dict[str, Any]:
     """Of a group that somebody else has made: what is not given stays as it is, and its labels can only be made anew with it.
 
     So there is no label of the stack's, and no lower limit of 0 for a fixed number of nodes.
     """
-    pool = planned.pool
+    pool = pool_plan.pool
     return {
-        "name": planned.name,
+        "name": pool_plan.name,
         "flavor_id": placement.flavor,
         "image_id": placement.image,
         "docker_volume_size": placement.docker_volume_size,

@@ -33,7 +33,7 @@ from gpu_pools.components.kubernetes.ask_first import (
 )
 from gpu_pools.plan.before_upgrade import named
 from gpu_pools.plan.driver_revisions import SELECTOR, followed, older
-from gpu_pools.plan.driver_upgrades import turn_seconds, turns
+from gpu_pools.plan.driver_upgrades import rounds, seconds_per_round
 from gpu_pools.plan.operands_due import Due, Wanted, operands_due, others, wanted
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.proof.verifier_pods import DRIVER_NOTE
@@ -59,18 +59,18 @@ class Clock:
 
 
 def operand_hooks(
-    name: str, plan: Plan, planned: PoolPlan, kubeconfig: pulumi.Input[str] | None, clock: Clock | None = None
+    name: str, plan: Plan, pool_plan: PoolPlan, kubeconfig: pulumi.Input[str] | None, clock: Clock | None = None
 ) -> list[pulumi.ResourceHook | pulumi.ResourceHookFunction]:
     """For before an update of the pool's verifiers; none where nothing can be told, or nobody said how to reach the cluster.
 
     Args:
         name: unique among the hooks of the program.
         plan: what shall be deployed.
-        planned: the pool.
+        pool_plan: the pool.
         kubeconfig: of the cluster.
         clock: what the wait goes by.
     """
-    shall = wanted(plan, planned)
+    shall = wanted(plan, pool_plan)
     if kubeconfig is None or not (shall.driver or shall.chart or shall.pods):
         return []
     known, context = once_known(kubeconfig), plan.settings.cluster.context
@@ -80,8 +80,8 @@ def operand_hooks(
             return
         runs, before = clock or Clock(), _note(await plain(change.old_inputs))
         if before and shall.pods and before != shall.pods:
-            await _followed(lambda: _follows(content, context, planned.name), runs)
-        await _wait(lambda: _look(content, context, planned.name, shall), plan, planned, runs)
+            await _followed(lambda: _follows(content, context, pool_plan.name), runs)
+        await _wait(lambda: _look(content, context, pool_plan.name, shall), plan, pool_plan, runs)
 
     return [pulumi.ResourceHook(f"{name}-operands", wait)]
 
@@ -124,10 +124,10 @@ async def _followed(look: Callable[[], bool], clock: Clock) -> None:
         await clock.sleep(_LOOK_EVERY)
 
 
-async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: Clock) -> None:
+async def _wait(look: Callable[[], Due], plan: Plan, pool_plan: PoolPlan, clock: Clock) -> None:
     """Until the pool has its pods, or nothing is to be hoped for."""
     course, unanswered, said_at = _Course(plan, clock.now()), 0, -_TOLD_EVERY
-    what = f"it is not waited for the operator's pods of pool {planned.name}"
+    what = f"it is not waited for the operator's pods of pool {pool_plan.name}"
     while unanswered < _PATIENCE:
         try:
             due = await asyncio.to_thread(look)
@@ -143,17 +143,17 @@ async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: C
             if now - said_at >= _TOLD_EVERY:
                 said_at = now
                 log.info(
-                    f"pool {planned.name}: {len(due.pool)} of its nodes get other pods of the operator first: {named(due.pool)}"
+                    f"pool {pool_plan.name}: {len(due.pool)} of its nodes get other pods of the operator first: {named(due.pool)}"
                 )
         await clock.sleep(_LOOK_EVERY)
     log.warn(f"{what}: the cluster does not say which nodes have them")
 
 
 class _Course:
-    """How a wait goes: it ends where no node gets done for as long as one turn may take, and when all turns are over."""
+    """How a wait goes: it ends where no node gets done for as long as one round may take, and when all rounds are over."""
 
     def __init__(self, plan: Plan, now: float) -> None:
-        self._plan, self._turn = plan, turn_seconds(plan)
+        self._plan, self._round = plan, seconds_per_round(plan)
         self._begun = self._moved = now
         self._first = self._fewest = 0
 
@@ -164,8 +164,8 @@ class _Course:
         self._first = self._first or due.cluster
         if not self._fewest or due.cluster < self._fewest:
             self._fewest, self._moved = due.cluster, now
-        if now - self._moved > self._turn:
-            return f"no node got done in {self._turn} s"
-        if now - self._begun > (longest := self._turn * turns(self._plan, self._first)):
+        if now - self._moved > self._round:
+            return f"no node got done in {self._round} s"
+        if now - self._begun > (longest := self._round * rounds(self._plan, self._first)):
             return f"it took longer than {longest} s"
         return ""

@@ -41,7 +41,7 @@ from gpu_pools.plan.planned import Plan
 from gpu_pools.plan.rollout_windows import becomes
 from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof import changer_rights
-from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
+from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, slot_rules
 from gpu_pools.proof.verifier_pods import (
     CHANGER_FILE,
     EXPECTATION_FILE,
@@ -197,9 +197,9 @@ class Verifier(pulumi.ComponentResource):
         ClusterRole(f"{name}-changer-role", metadata=named, rules=whole, opts=after)
         reference = _reference("ClusterRole", changer_rights.ROLE)
         ClusterRoleBinding(f"{name}-changer-role-binding", metadata=named, role_ref=reference, subjects=subjects, opts=after)
-        turns: Any = turn_rules()
+        slots: Any = slot_rules()
         place: Any = {**named, "namespace": VERIFIER_NAMESPACE}
-        Role(f"{name}-changer-turns", metadata=place, rules=turns, opts=after)
+        Role(f"{name}-changer-turns", metadata=place, rules=slots, opts=after)
         reference = _reference("Role", changer_rights.ROLE)
         RoleBinding(f"{name}-changer-turns-binding", metadata=place, role_ref=reference, subjects=subjects, opts=after)
 
@@ -296,7 +296,7 @@ class Verification(pulumi.ComponentResource):
         args = known_args(what, args, VerificationArgs)
         plan = plan_of(what, planned, cast("Any", args))
         of_pool = pool_of(what, plan, args["pool"])
-        if of_pool.generation and plan.settings.cluster.has_node_groups and group is None:
+        if of_pool.replacement_id and plan.settings.cluster.has_node_groups and group is None:
             raise InvalidStackError([_no_group(what)])
         # Told as an input, so that whoever judges the program sees which pool it is of (policies/rules/organisation.py).
         super().__init__("gpu-pools:index:Verification", name, {"pool": of_pool.name}, opts)
@@ -356,7 +356,7 @@ class Verification(pulumi.ComponentResource):
         #: The Kubernetes objects that belong to the pool, for the check that the cluster still has them.
         self.objects = [Stored(document), Stored(proof)]
         proven: list[pulumi.CustomResource] = [waits.written(proof, child_options(self, opts)) if waits else proof]
-        if of_pool.pool.exchange == "surge":
+        if of_pool.pool.replacement == "surge":
             drained = _reached(what, plan, args)
             old_nodes_emptied(name, of_pool, drained, VERIFIER_NAMESPACE, child_options(self, opts), [*proven])
         #: There once the pool is proven.

@@ -15,36 +15,36 @@ from gpu_pools.plan.rollout_windows import closed
 from gpu_pools.text.errors import RefusedError
 
 
-def window_hooks(name: str, planned: PoolPlan) -> list[pulumi.ResourceHook | pulumi.ResourceHookFunction]:
+def window_hooks(name: str, pool_plan: PoolPlan) -> list[pulumi.ResourceHook | pulumi.ResourceHookFunction]:
     """For before an update of the pool's DaemonSet; none where it has no windows.
 
     Args:
         name: unique among the hooks of the program.
-        planned: the pool.
+        pool_plan: the pool.
     """
-    if planned.pool.rollout is None or not planned.pool.rollout.windows:
+    if pool_plan.pool.rollout is None or not pool_plan.pool.rollout.windows:
         return []
-    refuse = refuses(planned, preview=pulumi.runtime.is_dry_run)
+    refuse = refuses(pool_plan, preview=pulumi.runtime.is_dry_run)
     return [pulumi.ResourceHook(f"{name}-window", refuse, pulumi.ResourceHookOptions(on_dry_run=True))]
 
 
 def refuses(
-    planned: PoolPlan, *, preview: Callable[[], bool], now: Callable[[], float] = time.time
+    pool_plan: PoolPlan, *, preview: Callable[[], bool], now: Callable[[], float] = time.time
 ) -> Callable[[pulumi.ResourceHookArgs], None]:
     """What the hook does.
 
     Args:
-        planned: the pool.
+        pool_plan: the pool.
         preview: whether nothing is changed now.
         now: the clock.
     """
 
     def refuse(change: pulumi.ResourceHookArgs) -> None:
-        problem = closed(planned, change.old_inputs or {}, change.new_inputs or {}, now())
+        problem = closed(pool_plan, change.old_inputs or {}, change.new_inputs or {}, now())
         if problem is None:
             return
         if not preview():
-            raise RefusedError([problem], "the stack file", f"done to {planned.name}")
+            raise RefusedError([problem], "the stack file", f"done to {pool_plan.name}")
         log.warn(f"this deploy would be refused now. {problem}")
 
     return refuse

@@ -1,16 +1,17 @@
-"""Asks clouds through az and openstack, which know every way to log in, and clusters through the Kubernetes API.
+"""Asks clouds through their own programs, which know every way to log in, and clusters through the Kubernetes API.
 
-Read only. What they answer is judged by gpu_pools/adopting/documents.py, as a file would be.
+Read only. Which program a cloud has is in the folder of its platform. What they answer is judged by
+gpu_pools/adopting/documents.py, as a file would be.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
-from gpu_pools.adopting.documents import mapping, mappings, text_of
 from gpu_pools.kubernetes_api.cluster_api import ClusterApi
 from gpu_pools.kubernetes_api.errors import ClusterError
 from gpu_pools.kubernetes_api.login import Kubeconfig
@@ -23,42 +24,21 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 600
 _LONGEST_REASON: Final = 400
-#: program -> (where it comes from, how to do without).
-_INSTEAD: Final = {
-    "az": ("https://learn.microsoft.com/cli/azure/install-azure-cli", "--cluster FILE and --pools FILE"),
-    "openstack": ("pip install python-openstackclient python-magnumclient", "--cluster FILE and --groups FILE"),
-}
 _NOT_FOUND: Final = 404
 _POLICIES: Final = "/apis/nvidia.com/v1/clusterpolicies"
 
 
-def aks(group: str, name: str, subscription: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """(cluster, agent pools) as az shows them.
+@dataclass(frozen=True)
+class Client:
+    """A cloud's own program.
 
-    Raises:
-        NotAdoptableError: if az is missing, or does not show them.
+    Attributes:
+        source: where it is installed from.
+        instead: the options that do without it.
     """
-    of = ["--output", "json", *(["--subscription", subscription] if subscription else [])]
-    shown = ["az", "aks", "show", "--resource-group", group, "--name", name, *of]
-    listed = ["az", "aks", "nodepool", "list", "--resource-group", group, "--cluster-name", name, *of]
-    return mapping(_json(shown), "az", " ".join(shown)), mappings(_json(listed), "az", " ".join(listed))
 
-
-def magnum(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """(cluster, node groups) as openstack shows them; of a group the list tells too little.
-
-    Raises:
-        NotAdoptableError: if openstack is missing, or does not show them.
-    """
-    shown = ["openstack", "coe", "cluster", "show", name, "--format", "json"]
-    listed = ["openstack", "coe", "nodegroup", "list", name, "--format", "json"]
-    cluster = mapping(_json(shown), "openstack", " ".join(shown))
-    groups = mappings(_json(listed), "openstack", " ".join(listed))
-    each = [
-        ["openstack", "coe", "nodegroup", "show", name, text_of(one, "uuid", "openstack", " ".join(listed)), "--format", "json"]
-        for one in groups
-    ]
-    return cluster, [mapping(_json(command), "openstack", " ".join(command)) for command in each]
+    source: str
+    instead: str
 
 
 def kubernetes(context: str | None, kubeconfig: str | None) -> list[dict[str, Any]]:
@@ -88,25 +68,35 @@ def _items(api: ClusterApi, path: str) -> list[dict[str, Any]]:
         raise _unasked(error.request, error.message, f"{error.remedy} Or give files: --kubernetes FILE.") from None
 
 
-def _json(command: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
+def ask_json(command: Sequence[str], client: Client) -> Any:  # noqa: ANN401 - JSON
+    """Return what a command prints as JSON.
+
+    Args:
+        command: the program and its arguments.
+        client: the program.
+
+    Raises:
+        NotAdoptableError: if the program is missing, fails, or prints something else.
+    """
     program, said = command[0], " ".join(command)
-    source, instead = _INSTEAD[program]
     try:
         done = programs.run(command, _SECONDS)
     except programs.AbsentError:
         message = f"there is no {program} on PATH"
-        raise _unasked(said, message, f"Install it ({source}), or give files: {instead}.") from None
+        raise _unasked(said, message, f"Install it ({client.source}), or give files: {client.instead}.") from None
     except programs.SilentError as error:
-        raise _unasked(said, f"{program} does not answer: {error}", f"Run it by hand, and give files: {instead}.") from None
+        raise _unasked(
+            said, f"{program} does not answer: {error}", f"Run it by hand, and give files: {client.instead}."
+        ) from None
     errors = done.errors[-_LONGEST_REASON:]
     if done.code:
         raise _unasked(
-            said, f"{program} ended with {done.code}: {errors}", f"Log in and try it by hand; or give files: {instead}."
+            said, f"{program} ended with {done.code}: {errors}", f"Log in and try it by hand; or give files: {client.instead}."
         )
     try:
         return json.loads(done.out)
     except (ValueError, RecursionError):
-        raise _unasked(said, f"{program} printed no JSON", f"Run it by hand, and give files: {instead}.") from None
+        raise _unasked(said, f"{program} printed no JSON", f"Run it by hand, and give files: {client.instead}.") from None
 
 
 def _unasked(command: str, message: str, remedy: str) -> NotAdoptableError:

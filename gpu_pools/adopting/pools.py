@@ -36,11 +36,11 @@ def planned_alone(
     """
     why = "no declaration says how it shares its GPUs"
     for name, sharing in candidates:
-        planned = _try({**sections, "sharing": {name: sharing}, "pools": [{**entry, "sharing": name}]})
-        if isinstance(planned, str):
-            why = planned
-        elif fits(planned.pools[0]):
-            return (name, sharing), planned.pools[0]
+        plan = _try({**sections, "sharing": {name: sharing}, "pools": [{**entry, "sharing": name}]})
+        if isinstance(plan, str):
+            why = plan
+        elif fits(plan.pools[0]):
+            return (name, sharing), plan.pools[0]
     return why
 
 
@@ -53,9 +53,9 @@ def put_in(adopted: Adopted, taken: Taken) -> str:
     entry["sharing"] = name
     sharing = {**adopted.sections["sharing"], name: dict(taken.sharing)}
     pools = [*adopted.sections.get("pools", []), entry]
-    planned = _try({**adopted.sections, "sharing": sharing, "pools": pools})
-    if isinstance(planned, str):
-        return planned
+    plan = _try({**adopted.sections, "sharing": sharing, "pools": pools})
+    if isinstance(plan, str):
+        return plan
     adopted.sections |= {"sharing": sharing, "pools": pools}
     adopted.imports += taken.imports
     adopted.changes[str(entry["name"])] = taken.changes

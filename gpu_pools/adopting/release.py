@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
-from gpu_pools.plan.aks_found import OWNER_TAG
+from gpu_pools.adopting.adopter import Remains
+from gpu_pools.adopting.exported import pulumi_name
+from gpu_pools.adopting.known import ADOPTERS
 from gpu_pools.text.errors import Problem
-from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,55 +23,28 @@ if TYPE_CHECKING:
 _OURS: Final = "gpu-pools:index:"
 #: Types that are nothing in a cloud or cluster, by how they begin.
 _ONLY_STATE: Final = ("pulumi:", "gpu-pools:")
-_STASH: Final = "pulumi:index:Stash"
-#: What is there -> what nobody does any more, of what the stack has had; by the type, and a part of the name.
-_NO_LONGER: Final[Sequence[tuple[str, str, str]]] = (
-    (
-        "azure-native:containerservice:AgentPool",
-        "",
-        "agent pools keep labels, taints and tags, and new nodes get them; a changed declaration reaches nobody",
-    ),
-    (
-        "azure-native:containerservice:ManagedCluster",
-        "",
-        "the cluster's Kubernetes version stays where it is, unless Azure upgrades it by itself",
-    ),
-    (
-        "openstack:containerinfra/nodeGroup:NodeGroup",
-        "",
-        "node groups keep their labels for good; their nodes get labels as long as NFD and the labellers run",
-    ),
-    (
-        _STASH,
-        "",
-        "the administrator's kubeconfig goes with the state: whoever needs one asks Magnum (openstack coe cluster config)",
-    ),
-    (
+#: What remains beside the platforms' own resources.
+_REMAINS: Final = (
+    Remains(
         "kubernetes:helm.sh/v3:Release",
-        "",
         "NFD and the GPU operator stay installed, as Helm releases: upgrade and uninstall them with helm",
     ),
-    (
+    Remains(
         "kubernetes:nvidia.com/v1:ClusterPolicyPatch",
-        "",
         "the ClusterPolicy keeps what the stack has set; its owner's next upgrade may take it back",
     ),
-    (
+    Remains(
         "kubernetes:core/v1:ConfigMapPatch",
-        "",
         "configs of the device plugin stay as they are: they say what the pools' labels name",
     ),
-    (
+    Remains(
         "kubernetes:apps/v1:DaemonSet",
-        "verifier",
-        (
-            "the verifiers go on comparing each node with what was declared last; `gpu-pools evidence STACK` has no outputs to "
-            "read any more"
-        ),
+        "the verifiers go on comparing each node with what was declared last; `gpu-pools evidence STACK` has no outputs to "
+        "read any more",
+        part="verifier",
     ),
-    (
+    Remains(
         "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
-        "",
         "admission policies stay in force, also against whoever changes what they guard by hand",
     ),
 )
@@ -109,7 +83,7 @@ def released(exported: object) -> Released:
     if not isinstance(deployment, dict):
         raise _refused("is not a state of a stack", "what `pulumi stack export` prints", "Name a stack that was deployed.")
     if pending := deployment.get("pending_operations"):
-        names = ", ".join(_named(one.get("resource", {})) for one in pending if isinstance(one, dict))
+        names = ", ".join(pulumi_name(one.get("resource", {})) for one in pending if isinstance(one, dict))
         raise _refused(
             f"says that {names} were being changed when the engine ended",
             "a state without pending operations",
@@ -119,7 +93,7 @@ def released(exported: object) -> Released:
     found: dict[str, list[str]] = {}
     for one in known:
         if one.get("custom") and not one.get("external") and not one["type"].startswith(_ONLY_STATE):
-            found.setdefault(one["type"], []).append(_named(one))
+            found.setdefault(one["type"], []).append(pulumi_name(one))
     if not found:
         raise _refused("has nothing in it", "a stack with resources", "There is nothing to release.")
     if not any(one["type"].startswith(_OURS) for one in known):
@@ -133,7 +107,7 @@ def released(exported: object) -> Released:
 def _beside(resources: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     """What the program has made itself, beside the components: the engine forgets that, too."""
     own = [
-        _named(one)
+        pulumi_name(one)
         for one in resources
         if one.get("custom")
         and not one.get("external")
@@ -146,16 +120,12 @@ def _beside(resources: Sequence[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _no_longer(resources: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    for type_, part, sentence in _NO_LONGER:
-        if any(one["type"].startswith(type_) and part in _named(one) for one in resources):
-            yield sentence
-    # Pools that were only held have never got it.
-    if tagged := [_named(one) for one in resources if isinstance(tags := at(one, "inputs", "tags"), dict) and OWNER_TAG in tags]:
-        yield f"the tag {OWNER_TAG} of {', '.join(tagged)} still names the stack: take it off before another stack adopts them"
-
-
-def _named(resource: Mapping[str, Any]) -> str:
-    return str(resource.get("urn", "")).rpartition("::")[2] or "a resource"
+    platforms = [one for adopter in ADOPTERS.values() for one in adopter.remains]
+    for one in (*platforms, *_REMAINS):
+        if any(found["type"].startswith(one.type) and one.part in pulumi_name(found) for found in resources):
+            yield one.sentence
+    for adopter in ADOPTERS.values():
+        yield from adopter.marks_left(resources)
 
 
 def _refused(message: str, allowed: str, remedy: str) -> NotAdoptableError:

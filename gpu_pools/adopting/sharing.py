@@ -1,4 +1,4 @@
-"""How a pool shares its GPUs now, as declarations: from its labels, the operator's ConfigMaps, or Azure's profile.
+"""How a pool shares its GPUs now, as declarations: from its labels and the operator's ConfigMaps.
 
 What a config means is read by gpu_pools/existing; which of several declarations of one MIG config fits a GPU, the planner says
 (`candidates` are tried in their order by gpu_pools/adopting/pools.py). Where no config can be read, what gpu-feature-discovery's
@@ -20,7 +20,6 @@ from gpu_pools.adopting.labelled import Labelled, labelled
 from gpu_pools.existing.documents import UnreadableFileError
 from gpu_pools.existing.imported import import_texts
 from gpu_pools.existing.kinds import MIG_FILE
-from gpu_pools.mig.geometry import known_profiles
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, OPERATOR_NAMESPACE
 from gpu_pools.text.yaml_text import load_yaml
 
@@ -116,21 +115,6 @@ def gpus_of(pool: str, labels: Mapping[str, str], inside: Inside) -> tuple[GpuMo
         return None
     gpus = seen.gpus(shared_as(pool, labels, inside).layout)
     return (seen.model, seen.product, gpus) if gpus else None
-
-
-def by_azure(profile: str, model: GpuModel) -> Shared:
-    """From what AKS partitions by itself: one full uniform layout.
-
-    Args:
-        profile: its `gpuInstanceProfile`, e.g. ``MIG1g``.
-        model: of the GPUs.
-    """
-    slices = profile.removeprefix("MIG")
-    fitting = sorted(
-        (one for name, one in known_profiles(model).items() if re.fullmatch(rf"{re.escape(slices)}\.\d+gb", name)),
-        key=lambda one: -one.max_instances,
-    )
-    return Shared(tuple((f"mig-{one.name}", {"mig": {"layout": {one.name: one.max_instances}}}) for one in fitting), ())
 
 
 def _plugin_config(pool: str, labels: Mapping[str, str], inside: Inside, unsaid: list[Unsaid]) -> tuple[str, str] | None:

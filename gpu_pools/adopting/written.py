@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpu_pools.adopting.adopted import Imported
+from gpu_pools.adopting.adopter import PLATFORM
+from gpu_pools.adopting.known import ADOPTERS
 from gpu_pools.text.harmless import line
 
 if TYPE_CHECKING:
     from gpu_pools.adopting.adopted import Adopted
 
-#: The component around everything; __main__.py gives it its name.
+#: The component around everything.
 _PLATFORM: Final = "gpu-pools:index:GpuPlatform"
-PLATFORM: Final = "gpu"
-#: Of a cluster that is there; below the platform, and by its name (components/platform.py).
-_CLUSTERS: Final = {"aks": "gpu-pools:index:ExistingAksCluster", "magnum": "gpu-pools:index:ExistingMagnumCluster"}
 _ORDER: Final = ("cluster", "adoption", "flavors", "sharing", "operator", "nodeFeatureDiscovery", "verification", "pools")
 #: Sections that say something by being there.
 _MEAN_SOMETHING: Final = {"verification"}
@@ -55,7 +54,8 @@ def import_text(adopted: Adopted, added_to: str = "") -> str:
     """
     project, _, stack = added_to.partition("/")
     table = {"nameTable": {_label(PLATFORM): f"urn:pulumi:{stack}::{project}::{_PLATFORM}::{PLATFORM}"}} if added_to else {}
-    cluster = _CLUSTERS.get(adopted.sections["cluster"]["platform"])
+    # Below the platform, and by its name (components/platform.py).
+    cluster = ADOPTERS[adopted.sections["cluster"]["platform"]].cluster_component
     around = [Imported(_PLATFORM, PLATFORM), *([Imported(cluster, PLATFORM, PLATFORM)] if cluster else [])]
     whole = [*([] if added_to else around), *adopted.imports]
     return json.dumps({**table, "resources": [_spec(one) for one in whole]}, indent=2) + "\n"
@@ -67,7 +67,7 @@ def _label(component: str) -> str:
 
 def _spec(one: Imported) -> dict[str, Any]:
     name = f"resource {one.name}" if one.id else _label(one.name)
-    if one.type in _CLUSTERS.values():
+    if one.type in {adopter.cluster_component for adopter in ADOPTERS.values()}:
         name = f"cluster {one.name}"
     spec: dict[str, Any] = {"type": one.type, "name": name, "logicalName": one.name}
     spec |= {"id": one.id} if one.id else {"component": True}

@@ -33,40 +33,42 @@ _APP: Final = "gpu-pools-bench"
 _SECONDS: Final = 3600
 
 
-def resource_of(planned: PoolPlan, asked: str | None) -> str:
+def resource_of(pool_plan: PoolPlan, asked: str | None) -> str:
     """What its pods ask for.
 
     Args:
-        planned: the pool.
+        pool_plan: the pool.
         asked: a resource of it; None for its only one.
 
     Raises:
         ValueError: when it advertises another, or several and none is chosen.
     """
-    there = list(planned.advertises)
+    there = list(pool_plan.advertises)
     if asked in there:
         return str(asked)
     if asked is None and len(there) == 1:
         return there[0]
-    message = f"pool {planned.name} advertises {', '.join(there)}; choose one of them by --resource"
+    message = f"pool {pool_plan.name} advertises {', '.join(there)}; choose one of them by --resource"
     raise ValueError(message)
 
 
-def rendered(plan: Plan, planned: PoolPlan, resource: str, image: str, pods: int, backend: str = "torch") -> list[dict[str, Any]]:
+def rendered(
+    plan: Plan, pool_plan: PoolPlan, resource: str, image: str, pods: int, backend: str = "torch"
+) -> list[dict[str, Any]]:
     """The ConfigMap and the Job, for `kubectl apply`.
 
     Args:
         plan: of the stack.
-        planned: the pool.
+        pool_plan: the pool.
         resource: of `resource_of`.
         image: with Python 3.11 or newer and PyTorch; for `cuda` with nvcc, or with the client that it made.
         pods: how many; no more than a node has shares, or some wait.
         backend: of CLIENTS.
     """
     source = _SOURCES[backend]
-    name = f"bench-{planned.name}"
-    labels = {"app.kubernetes.io/name": _APP, POOL_LABEL: planned.name}
-    spec = users_pod(plan, planned, labels, _container(image, resource, backend))
+    name = f"bench-{pool_plan.name}"
+    labels = {"app.kubernetes.io/name": _APP, POOL_LABEL: pool_plan.name}
+    spec = users_pod(plan, pool_plan, labels, _container(image, resource, backend))
     spec["volumes"] = [{"name": "bench", "configMap": {"name": name}}]
     return [
         {
@@ -85,7 +87,7 @@ def rendered(plan: Plan, planned: PoolPlan, resource: str, image: str, pods: int
                 "backoffLimit": 0,
                 "activeDeadlineSeconds": _SECONDS,
                 "ttlSecondsAfterFinished": 0,
-                "template": {"metadata": {"labels": labels, "annotations": _said(planned)}, "spec": spec},
+                "template": {"metadata": {"labels": labels, "annotations": _said(pool_plan)}, "spec": spec},
             },
         },
     ]
@@ -103,9 +105,9 @@ def _container(image: str, resource: str, backend: str) -> dict[str, Any]:
     }
 
 
-def _said(planned: PoolPlan) -> dict[str, str]:
+def _said(pool_plan: PoolPlan) -> dict[str, str]:
     """How the pool shares, for the measurement's title."""
-    sharing = planned.sharing
+    sharing = pool_plan.sharing
     # Only the MPS daemon divides a GPU by its number of replicas: the measurement repeats the division.
-    split = sharing.mps_split(planned.hardware.model)
+    split = sharing.mps_split(pool_plan.hardware.model)
     return {STRATEGY: sharing.strategy, **({REPLICAS: str(split.replicas)} if split else {})}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: What happens to the pods: in a sentence after the name.
 _TAKEN: Final = {
-    "rotated": "is exchanged for another pool",
+    "rotated": "is replaced by another pool",
     "deleted": "is deleted",
     "left": "is left to itself",
     "shrunk": "loses nodes",

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.acknowledged import endings, standing, whole
 from gpu_pools.changes.pools import pool_changes, pool_name, pools_of
-from gpu_pools.changes.rotations import beside, rotations, unready
+from gpu_pools.changes.replacements import describe_missed_surge, describe_replacement, extra_gpus
+from gpu_pools.changes.rollouts import describe_rollout
 from gpu_pools.changes.steps import name_of
-from gpu_pools.changes.turns import turns
 from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
 from gpu_pools.plan.node_price import node_price
 from gpu_pools.plan.version_steps import operator_step, refusal
 from gpu_pools.rendering.node_leaving import gives_back
-from gpu_pools.verifier.changer.turns import at_once
+from gpu_pools.verifier.changer.rollout_slots import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpu_pools.changes.acknowledged import Ending, Standing
     from gpu_pools.changes.pools import PoolChange
-    from gpu_pools.changes.rotations import Beside
+    from gpu_pools.changes.replacements import ExtraGpus
     from gpu_pools.changes.steps import Finding, Preview
     from gpu_pools.changes.upkeep import Upkeep
     from gpu_pools.changes.workloads import Asking
@@ -111,7 +111,7 @@ class BlastRadius:
         complete: whether the engine told all that happens.
         affected: workloads of the stack and pods.
         dips: by pool.
-        beside: what is there for a time besides what shall be, by pool.
+        extra_gpus: GPUs that are there only while a pool is replaced, by pool.
         steps: how to avoid what is bad about it, by pool (or for ``the cluster``).
         before: sums.
         after: sums.
@@ -132,7 +132,7 @@ class BlastRadius:
     complete: bool
     affected: tuple[Affected, ...]
     dips: tuple[Dip, ...]
-    beside: tuple[Beside, ...]
+    extra_gpus: tuple[ExtraGpus, ...]
     steps: tuple[tuple[str, tuple[str, ...]], ...]
     before: Sums
     after: Sums
@@ -194,7 +194,7 @@ def blast_radius(
     pools = pool_changes(before, after, preview.steps, renewed, with_cluster=not preview.complete)
     old, new = _sums(before, prices), _sums(after, prices)
     found = endings(preview, before, after, pools, renewed)
-    twice = tuple(beside(pools, prices))
+    twice = tuple(extra_gpus(pools, prices))
     return BlastRadius(
         cluster_replaced=with_cluster,
         pools=pools,
@@ -205,7 +205,7 @@ def blast_radius(
         complete=preview.complete,
         affected=tuple(_affected(pools, asking)),
         dips=tuple(_dips(pools)),
-        beside=twice,
+        extra_gpus=twice,
         steps=_CLUSTER_STEPS
         if with_cluster
         else tuple(
@@ -215,7 +215,7 @@ def blast_radius(
         after=new,
         currency=prices.currency if prices else "",
         refused=() if with_cluster or before is None else tuple(_refused(before, after)),
-        broken=(*unready(pools), *_broken(old, new, limits or Limits(), prices, twice)),
+        broken=(*describe_missed_surge(pools), *_broken(old, new, limits or Limits(), prices, twice)),
         findings=preview.findings,
         mig_strategy=((before or after).mig_strategy, after.mig_strategy),
         verified_within=after.settings.verification.deadline_seconds if after.settings.verification.enabled else None,
@@ -246,9 +246,9 @@ def _affected(pools: tuple[PoolChange, ...], asking: tuple[Asking, ...]) -> Iter
             yield Affected(who, how, tuple(less))
 
 
-def _labels(planned: PoolPlan) -> dict[str, str]:
+def _labels(pool_plan: PoolPlan) -> dict[str, str]:
     """Labels by which workloads tell a pool's nodes apart: its own, and the one that AKS sets."""
-    return {"kubernetes.azure.com/agentpool": planned.made_name, **planned.labels}
+    return {"kubernetes.azure.com/agentpool": pool_plan.made_name, **pool_plan.labels}
 
 
 def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:
@@ -258,16 +258,17 @@ def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:
             if "shrunk" in pool.effects and pool.after:
                 stay = pool.after.pool.min_nodes
                 least, most = max(least - stay, 0), None if most is None else most - stay
-            elif pool.in_turn and pool.after and pool.after.pool.rollout and "replaced" not in pool.effects:
-                least, most = _in_turn(str(pool.after.pool.rollout.max_unavailable), least, most)
+            elif pool.by_rollout and pool.after and pool.after.pool.rollout and "replaced" not in pool.effects:
+                least, most = _changing_at_once(str(pool.after.pool.rollout.max_unavailable), least, most)
             yield Dip(pool.name, each * least, None if most is None else each * most, _until(pool))
 
 
-def _in_turn(turns: str, least: int, most: int | None) -> tuple[int, int | None]:
+def _changing_at_once(max_unavailable: str, least: int, most: int | None) -> tuple[int, int | None]:
     """How many nodes are away at once, of a pool that has so many."""
-    if most is None and turns.endswith("%"):
-        return min(least, at_once(turns, least)), None
-    return min(least, at_once(turns, least)), at_once(turns, 0) if most is None else min(most, at_once(turns, most))
+    if most is None and max_unavailable.endswith("%"):
+        return min(least, at_once(max_unavailable, least)), None
+    fewest = min(least, at_once(max_unavailable, least))
+    return fewest, at_once(max_unavailable, 0) if most is None else min(most, at_once(max_unavailable, most))
 
 
 def _until(pool: PoolChange) -> str:
@@ -278,7 +279,7 @@ def _until(pool: PoolChange) -> str:
         driver = pool.after is not None and pool.after.driver == "operator"
         return "the old nodes are deleted, and new ones have started" + (" and have their driver" if driver else "")
     reboot = " and rebooted" if "rebooted" in pool.effects else ""
-    each = "each node in its turn" if pool.in_turn else "every node"
+    each = "each node in the rollout" if pool.by_rollout else "every node"
     return f"{each} is free of pods and partitioned anew{reboot}"
 
 
@@ -307,8 +308,8 @@ def _advice(pool: PoolChange, *, gives_back: bool) -> Iterator[str]:
             "anything. Then MIG is switched off there and waited for, and labels and traces of this stack go."
         )
     if "replaced" not in pool.effects:
-        yield from turns(pool, gives_back=gives_back)
-    yield from rotations(pool)
+        yield from describe_rollout(pool, gives_back=gives_back)
+    yield from describe_replacement(pool)
     if "shrunk" in pool.effects:
         yield f"Which nodes of `{pool.name}` go is the cloud's choice: let end what must not be interrupted, wherever in it."
     if pool.renames:
@@ -348,7 +349,7 @@ def _bounds(pools: Iterable[tuple[PoolPlan, int]]) -> tuple[int, int | None]:
     return least, most if bounded else None
 
 
-def _broken(before: Sums, after: Sums, limits: Limits, prices: Prices | None, twice: Sequence[Beside]) -> Iterator[str]:
+def _broken(before: Sums, after: Sums, limits: Limits, prices: Prices | None, twice: Sequence[ExtraGpus]) -> Iterator[str]:
     if limits.more_gpus is not None:
         extra = sum(one.most or 0 for one in twice)
         if after.gpus_most is None or any(one.most is None for one in twice):

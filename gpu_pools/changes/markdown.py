@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpu_pools.changes.acknowledged import Ending
     from gpu_pools.changes.blast import BlastRadius, Sums
     from gpu_pools.changes.pools import GpuChange, PoolChange
-    from gpu_pools.changes.seen import Seen
+    from gpu_pools.changes.report_basis import ReportBasis
     from gpu_pools.changes.steps import Finding
     from gpu_pools.changes.upkeep import Upkeep
     from gpu_pools.hardware.models import GpuModel
@@ -61,12 +61,12 @@ _FENCE: Final = Markdown("```")
 _LONGEST: Final = 60_000
 
 
-def comment(stack: str, radius: BlastRadius, seen: Seen) -> str:
+def comment(stack: str, radius: BlastRadius, basis: ReportBasis) -> str:
     """The whole comment; it ends with a line that says so where it had to be cut."""
     lines = [_marker(stack), Markdown.of("## GPU pools of {}: {}", stack, _headline(radius)), _NOTHING]
-    for part in (_blocked, _pools, _renewed, _figures, _beside, _away, _affected, _advice, _layouts, _policies):
+    for part in (_blocked, _pools, _renewed, _figures, _extra_gpus, _away, _affected, _advice, _layouts, _policies):
         lines += [*part(radius)]
-    lines += [*_ids(lines), *_rests_on(seen)]
+    lines += [*_ids(lines), *_rests_on(basis)]
     text = Markdown.all(lines, "\n").rstrip() + "\n"
     return (
         text if len(text) <= _LONGEST else text[:_LONGEST].rpartition("\n")[0] + "\n\n_Cut: the JSON document has all of it._\n"
@@ -204,21 +204,21 @@ def _both(texts: list[str]) -> str:
     return texts[0] if len(set(texts)) == 1 else " → ".join(texts)
 
 
-def _nodes(planned: PoolPlan) -> str:
-    low, high = planned.pool.min_nodes, planned.pool.max_nodes
+def _nodes(pool_plan: PoolPlan) -> str:
+    low, high = pool_plan.pool.min_nodes, pool_plan.pool.max_nodes
     return str(low) if low == high else f"{low}-{'' if high is None else high}"
 
 
-def _hardware(planned: PoolPlan) -> str:
-    return f"{planned.hardware.gpus}x {planned.hardware.model.key} ({planned.hardware.source})"
+def _hardware(pool_plan: PoolPlan) -> str:
+    return f"{pool_plan.hardware.gpus}x {pool_plan.hardware.model.key} ({pool_plan.hardware.source})"
 
 
-def _sharing(planned: PoolPlan) -> str:
-    return planned.sharing.text()
+def _sharing(pool_plan: PoolPlan) -> str:
+    return pool_plan.sharing.text()
 
 
-def _advertised(planned: PoolPlan) -> str:
-    return resources_text(planned.advertises)
+def _advertised(pool_plan: PoolPlan) -> str:
+    return resources_text(pool_plan.advertises)
 
 
 def _renewed(radius: BlastRadius) -> Iterator[Markdown]:
@@ -256,10 +256,10 @@ def _range(bounds: tuple[int, int | None]) -> str:
     return str(least) if least == most else f"{least} to {'any number' if most is None else most}"
 
 
-def _beside(radius: BlastRadius) -> Iterator[Markdown]:
-    if radius.beside:
+def _extra_gpus(radius: BlastRadius) -> Iterator[Markdown]:
+    if radius.extra_gpus:
         yield Markdown("### What is there twice for a time")
-        for one in radius.beside:
+        for one in radius.extra_gpus:
             yield Markdown.of("- {}: {}", Markdown.code(one.pool), one.text(radius.currency))
         yield _NOTHING
 
@@ -346,9 +346,9 @@ def _ids(lines: list[Markdown]) -> Iterator[Markdown]:
         yield from _folded("What the ids stand for", [Markdown.of("- {}", line) for line in explanations])
 
 
-def _rests_on(seen: Seen) -> Iterator[Markdown]:
-    previewed = Markdown.of("Previewed against {}. ", seen.against) if seen.against else _NOTHING
-    pods = Markdown.of("not looked at: {}", seen.no_pods) if seen.no_pods else "looked at, besides the stack's own workloads"
+def _rests_on(basis: ReportBasis) -> Iterator[Markdown]:
+    previewed = Markdown.of("Previewed against {}. ", basis.against) if basis.against else _NOTHING
+    pods = Markdown.of("not looked at: {}", basis.no_pods) if basis.no_pods else "looked at, besides the stack's own workloads"
     yield Markdown.of("_{}Running pods were {}._", previewed, pods)
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.resource_types import POOL_TYPES
 from gpu_pools.mig.change import change
-from gpu_pools.plan.generations import pool_called
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.plan.replacements import pool_called
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ class PoolChange:
         because: the inputs that force a replacement; empty where it follows the cluster's.
         resources: by name.
         gpus: what a new layout does, by kinds of GPUs.
-        drain: why its nodes must be free of pods first; empty: they need not, or are emptied in their turn.
+        drain: why its nodes must be free of pods first; empty: they need not, or the rollout empties them.
         creates_first: whether its replacement is there before it goes.
     """
 
@@ -107,7 +107,7 @@ class PoolChange:
         return self.before is not None and bool(set(ENDS_PODS) & set(self.effects))
 
     @property
-    def in_turn(self) -> bool:
+    def by_rollout(self) -> bool:
         """Whether its nodes change a few at a time, and are emptied then."""
         return all(one is not None and one.pool.rollout is not None for one in (self.before, self.after))
 
@@ -176,11 +176,11 @@ def pool_name(step: Step, declared: Iterable[PoolPlan]) -> str | None:
         return None
     inputs = step.new or step.old
     labels = inputs.get("nodeLabels")
-    pool = labels.get(POOL_LABEL) if isinstance(labels, dict) and GENERATION_LABEL in labels else None
+    pool = labels.get(POOL_LABEL) if isinstance(labels, dict) and REPLACEMENT_LABEL in labels else None
     return str(pool) if pool else pool_called(str(inputs.get(POOL_TYPES[step.type])), declared)
 
 
-def rotates(steps: Sequence[Step]) -> bool:
+def is_replaced_by_surge(steps: Sequence[Step]) -> bool:
     """Whether of several pools under one name an old one goes, and another one is there or comes."""
     ops = [step.op for step in steps]
     return "delete" in ops and any(op != "delete" for op in ops)
@@ -190,7 +190,7 @@ def _change(
     name: str, before: PoolPlan | None, after: PoolPlan | None, steps: list[Step], untold: str, renewals: tuple[str, ...]
 ) -> PoolChange:
     step = steps[0] if len(steps) == 1 else None
-    op = step.op if step else "rotate" if rotates(steps) else untold
+    op = step.op if step else "rotate" if is_replaced_by_surge(steps) else untold
     gpus = tuple(_gpu_changes(before, after)) if before and after and op != "rotate" else ()
     return PoolChange(
         name=name,

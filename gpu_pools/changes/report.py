@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpu_pools.changes.blast import BlastRadius, Sums
     from gpu_pools.changes.pools import PoolChange
-    from gpu_pools.changes.seen import Seen
+    from gpu_pools.changes.report_basis import ReportBasis
     from gpu_pools.plan.planned import PoolPlan
 
 
-def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
+def document(stack: str, radius: BlastRadius, basis: ReportBasis) -> dict[str, Any]:
     """Everything, with stable names."""
     return {
         "stack": stack,
@@ -54,15 +54,17 @@ def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
             for one in radius.affected
         ],
         "away": [{"pool": one.pool, "gpus": [one.least, one.most], "until": one.until or None} for one in radius.dips],
-        "beside": [{"pool": one.pool, "gpus": [one.least, one.most], "costPerHourAtMost": one.per_hour} for one in radius.beside],
+        "beside": [
+            {"pool": one.pool, "gpus": [one.least, one.most], "costPerHourAtMost": one.per_hour} for one in radius.extra_gpus
+        ],
         "advice": [{"pool": pool, "steps": list(steps)} for pool, steps in radius.steps],
         "before": _sums(radius.before),
         "after": _sums(radius.after),
         "currency": radius.currency or None,
         "migStrategy": list(radius.mig_strategy),
         "verifiedWithinSeconds": radius.verified_within,
-        "previewedAgainst": seen.against or None,
-        "runningPods": {"lookedAt": not seen.no_pods, "whyNot": seen.no_pods or None},
+        "previewedAgainst": basis.against or None,
+        "runningPods": {"lookedAt": not basis.no_pods, "whyNot": basis.no_pods or None},
         "policies": [
             {"rule": one.rule, "level": one.level, "resource": one.resource, "message": one.message} for one in radius.findings
         ],
@@ -90,16 +92,16 @@ def _pool(pool: PoolChange) -> dict[str, Any]:
     }
 
 
-def _side(planned: PoolPlan | None) -> dict[str, Any] | None:
-    if planned is None:
+def _side(pool_plan: PoolPlan | None) -> dict[str, Any] | None:
+    if pool_plan is None:
         return None
     return {
-        "nodes": {"min": planned.pool.min_nodes, "max": planned.pool.max_nodes},
-        "gpusPerNode": planned.hardware.gpus,
-        "gpuModel": planned.hardware.model.key,
-        "source": planned.hardware.source,
-        "sharing": planned.sharing.text(),
-        "advertises": dict(planned.advertises),
+        "nodes": {"min": pool_plan.pool.min_nodes, "max": pool_plan.pool.max_nodes},
+        "gpusPerNode": pool_plan.hardware.gpus,
+        "gpuModel": pool_plan.hardware.model.key,
+        "source": pool_plan.hardware.source,
+        "sharing": pool_plan.sharing.text(),
+        "advertises": dict(pool_plan.advertises),
     }
 
 

@@ -22,7 +22,7 @@ from gpu_pools.hardware.operands import documented_kubernetes, parse_version, ve
 from gpu_pools.hardware.releases import restarts_in_place
 from gpu_pools.plan.change_ids import rolling_options
 from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, brought, driver_pod_values, driver_pods_digest, replaced_by_itself
-from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, turn_seconds, turns
+from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, rounds, seconds_per_round
 from gpu_pools.plan.operands_due import operand_chart
 from gpu_pools.plan.version_steps import operator_step
 from gpu_pools.text.nested import at, leaves
@@ -143,7 +143,7 @@ def _skew(before: Plan, version: str) -> str:
 
 
 def _pool_options(before: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
-    """Versions, node images and the like of single pools of AKS, for which Azure exchanges the nodes."""
+    """Versions, node images and the like of single pools of AKS, for which Azure replaces the nodes."""
     old = {pool.name: rolling_options(pool) for pool in before.pools}
     for pool in stay:
         was, becomes = old[pool.name], rolling_options(pool)
@@ -242,7 +242,7 @@ def _lasts(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
     minutes = LOOKS_EVERY // 60
     if not nodes:
         return f"Some {minutes} minutes a node, and the driver's own start."
-    needed = turns(plan, nodes)
+    needed = rounds(plan, nodes)
     return (
         f"That takes {needed * minutes} minutes or more for {nodes} node{'' if nodes == 1 else 's'}: the controller looks "
         f"every {minutes}, and each driver's start comes on top."
@@ -253,8 +253,8 @@ def _waits(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
     """How long `up` waits for drivers, where the operator replaces them and the verifiers are told."""
     if not plan.settings.verification.enabled or driver_pods_digest(plan) is None:
         return ""
-    one, nodes = turn_seconds(plan), sum(pool.pool.min_nodes for pool in stay)
-    in_all = f", and {-(-one * turns(plan, nodes) // 60)} in all with that many nodes" if nodes else ""
+    one, nodes = seconds_per_round(plan), sum(pool.pool.min_nodes for pool in stay)
+    in_all = f", and {-(-one * rounds(plan, nodes) // 60)} in all with that many nodes" if nodes else ""
     return f" up waits for it before it proves the nodes: {-(-one // 60)} minutes at most until the next one is done{in_all}."
 
 

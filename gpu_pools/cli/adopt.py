@@ -7,7 +7,6 @@ command line or a document is wrong, or a program or the cluster cannot be asked
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import asdict
@@ -15,14 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.adopting.known import ADOPTERS
 from gpu_pools.text.errors import Problem, together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import argparse
 
     from gpu_pools.adopting.adopted import Adopted
+    from gpu_pools.adopting.adopter import Adopter
     from gpu_pools.adopting.inside import Inside
-    from gpu_pools.adopting.magnum import Gpus
 
 _SOME_IS_NOT: Final = 1
 _WRONG: Final = 2
@@ -38,38 +38,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add ``adopt`` with a subcommand for each kind of cluster."""
     adopt = commands.add_parser("adopt", help="write the stack file and the import file for GPU pools that people made by hand")
     kinds = adopt.add_subparsers(dest="kind", required=True, metavar="KIND")
-    aks = kinds.add_parser("aks", help="agent pools of an AKS cluster")
-    aks.add_argument("--resource-group", metavar="GROUP", help="of the cluster, asked of az")
-    aks.add_argument("--name", metavar="NAME", help="of the cluster, asked of az")
-    aks.add_argument("--subscription", metavar="ID", help="where az has several")
-    aks.add_argument("--cluster", metavar="FILE", help="instead: what `az aks show --output json` prints; - for stdin")
-    aks.add_argument(
-        "--pools", metavar="FILE", help="what `az aks nodepool list --output json` prints; default: as the cluster has them"
-    )
-    _common(aks, _aks)
-    magnum = kinds.add_parser("magnum", help="node groups of an OpenStack Magnum cluster")
-    magnum.add_argument("--name", metavar="NAME", help="of the cluster, or its UUID, asked of openstack")
-    magnum.add_argument(
-        "--driver", required=True, choices=("heat", "magnum-cluster-api", "capi-helm"), help="Magnum's driver in this cloud"
-    )
-    magnum.add_argument("--cluster", metavar="FILE", help="instead: what `openstack coe cluster show --format json` prints")
-    magnum.add_argument(
-        "--groups", metavar="FILE", nargs="+", help="what `openstack coe nodegroup show --format json` prints, one or a list"
-    )
-    magnum.add_argument(
-        "--gpus",
-        metavar="FLAVOR=MODEL:COUNT",
-        type=_gpus,
-        action="append",
-        default=[],
-        help="the GPUs of a flavor, which OpenStack does not tell, e.g. g2.5xlarge=a100-40gb:1; default: by the nodes' labels",
-    )
-    _common(magnum, _magnum)
-    existing = kinds.add_parser("existing", help="GPU nodes of any cluster, by its Kubernetes objects")
-    _common(existing, _existing)
+    for adopter in ADOPTERS.values():
+        parser = kinds.add_parser(adopter.name, help=adopter.says)
+        adopter.add_options(parser)
+        _add_common_options(parser, adopter)
 
 
-def _common(parser: argparse.ArgumentParser, read: Callable[[argparse.Namespace], tuple[Adopted, str]]) -> None:
+def _add_common_options(parser: argparse.ArgumentParser, adopter: Adopter) -> None:
     parser.add_argument("--stack", required=True, metavar="NAME", help="of the stack that takes them over")
     parser.add_argument("--project", default="gpu-pools", metavar="NAME", help="its project (default: %(default)s)")
     parser.add_argument("--kubernetes", metavar="FILE", nargs="+", default=[], help=f"what of the cluster `{_GET}` printed")
@@ -84,13 +59,13 @@ def _common(parser: argparse.ArgumentParser, read: Callable[[argparse.Namespace]
     )
     parser.add_argument("--force", action="store_true", help="write files that are there already")
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
-    parser.set_defaults(run=partial(_run, read))
+    parser.set_defaults(run=partial(_run, adopter))
 
 
 # What the commands do is imported where they run: every command loads this module, and needs none of it.
 
 
-def _run(read: Callable[[argparse.Namespace], tuple[Adopted, str]], options: argparse.Namespace) -> int:
+def _run(adopter: Adopter, options: argparse.Namespace) -> int:
     from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
     from gpu_pools.stack.imported import IMPORTED  # noqa: PLC0415 - see above
 
@@ -98,7 +73,7 @@ def _run(read: Callable[[argparse.Namespace], tuple[Adopted, str]], options: arg
     import_file = options.import_file or Path(f"import-{_short(options)}.json")
     try:
         _check_free([stack_file, import_file], forced=options.force)
-        adopted, source = read(options)
+        adopted, source = adopter.adopt(options, partial(_inside, options), _owner(options))
         if adopted.imports and not options.add:
             adopted.sections["adoption"] = IMPORTED
         if adopted.sections.get("pools"):
@@ -195,7 +170,7 @@ def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, impor
     ]
     if changed := {pool: changes for pool, changes in adopted.changes.items() if changes}:
         when = "What the first preview shows of them then" if held else "What the first preview shows of them"
-        lines += ["", f"{when}, all in place (no node is exchanged):"]
+        lines += ["", f"{when}, all in place (no node is replaced):"]
         lines += [f"- pool {pool}: {', '.join(changes)}" for pool, changes in changed.items()]
     if adopted.unsaid:
         lines += ["", "Not in the stack file:", *(f"- {one.place}: {one.why}" for one in adopted.unsaid)]
@@ -208,75 +183,6 @@ def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, impor
     )
     steps += look
     return "\n".join([*lines, "", "Next:", *(f"  {one}" for one in steps)])
-
-
-def _aks(options: argparse.Namespace) -> tuple[Adopted, str]:
-    from gpu_pools.adopting import aks, live  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.documents import mapping, mappings, read_json  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.written import PLATFORM  # noqa: PLC0415 - see above
-
-    pools: Any
-    if options.cluster:
-        cluster, pools, inside = together(
-            NotAdoptableError,
-            lambda: mapping(read_json(options.cluster, aks.SHOW), options.cluster, aks.SHOW),
-            lambda: mappings(read_json(options.pools, aks.LIST), options.pools, aks.LIST) if options.pools else None,
-            lambda: _inside(options),
-        )
-        source = " and ".join(one for one in (options.cluster, options.pools) if one)
-    elif options.resource_group and options.name:
-        (cluster, pools), inside = together(
-            NotAdoptableError,
-            lambda: live.aks(options.resource_group, options.name, options.subscription),
-            lambda: _inside(options),
-        )
-        source = f"the AKS cluster {options.name} in {options.resource_group}"
-    else:
-        raise _neither("--resource-group GROUP and --name NAME, or --cluster FILE")
-    return aks.adopt_aks(cluster, pools, inside, _owner(options), PLATFORM), source
-
-
-def _magnum(options: argparse.Namespace) -> tuple[Adopted, str]:
-    from gpu_pools.adopting import live, magnum  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.documents import mapping, read_json  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.written import PLATFORM  # noqa: PLC0415 - see above
-
-    if options.cluster and options.groups:
-        cluster, inside, *read = together(
-            NotAdoptableError,
-            lambda: mapping(read_json(options.cluster, magnum.SHOW), options.cluster, magnum.SHOW),
-            lambda: _inside(options),
-            *(partial(_groups, file) for file in options.groups),
-        )
-        groups = [one for found in read for one in found]
-        source = f"{options.cluster} and {', '.join(options.groups)}"
-    elif options.name:
-        (cluster, groups), inside = together(NotAdoptableError, lambda: live.magnum(options.name), lambda: _inside(options))
-        source = f"the Magnum cluster {options.name}"
-    else:
-        raise _neither("--name NAME, or --cluster FILE and --groups FILE")
-    there = magnum.MagnumCluster(cluster, groups, options.driver)
-    return magnum.adopt_magnum(there, dict(options.gpus), inside, PLATFORM), source
-
-
-def _groups(file: str) -> list[dict[str, Any]]:
-    from gpu_pools.adopting.documents import mappings, read_json  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.magnum import SHOW_GROUPS  # noqa: PLC0415 - see above
-
-    found = read_json(file, SHOW_GROUPS)
-    return mappings(found if isinstance(found, list) else [found], file, SHOW_GROUPS)
-
-
-def _existing(options: argparse.Namespace) -> tuple[Adopted, str]:
-    from gpu_pools.adopting.existing import adopt_existing  # noqa: PLC0415 - see above
-
-    inside = _inside(options)
-    if not inside.looked:
-        raise _neither("--kubernetes FILE, or --context NAME")
-    source = ", ".join(options.kubernetes) or f"the context {options.context}"
-    return adopt_existing(inside, options.context or ""), source
 
 
 def _inside(options: argparse.Namespace) -> Inside:
@@ -304,20 +210,3 @@ def _short(options: argparse.Namespace) -> str:
 def _owner(options: argparse.Namespace) -> str:
     """As the program says it (components/engine/stack_owner.py)."""
     return f"{options.project}/{_short(options)}"
-
-
-def _gpus(text: str) -> tuple[str, Gpus]:
-    from gpu_pools.adopting.magnum import Gpus  # noqa: PLC0415 - see above
-
-    flavor, _, rest = text.partition("=")
-    model, _, count = rest.rpartition(":")
-    if not (flavor and model and count.isdigit() and int(count) > 0):
-        message = f"{text!r} is not FLAVOR=MODEL:COUNT, e.g. g2.5xlarge=a100-40gb:1"
-        raise argparse.ArgumentTypeError(message)
-    return flavor, Gpus(model, int(count))
-
-
-def _neither(allowed: str) -> Exception:
-    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
-
-    return NotAdoptableError([Problem("the command line", "names no cluster", allowed, "Say where it is read from.")])

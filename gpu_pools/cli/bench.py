@@ -76,18 +76,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _job(options: argparse.Namespace) -> int:
     try:
         plan = plan_config(read_stack_file(options.stackfile))
-        planned = next((pool for pool in plan.pools if pool.name == options.pool), None)
-        if planned is None:
+        pool_plan = next((pool for pool in plan.pools if pool.name == options.pool), None)
+        if pool_plan is None:
             names = ", ".join(pool.name for pool in plan.pools)
             print(f"error: pool {options.pool!r} is not in the stack file; there are {names}.", file=sys.stderr)
             return _INVALID
-        resource = job.resource_of(planned, options.resource)
+        resource = job.resource_of(pool_plan, options.resource)
     except (InvalidStackError, ValueError) as error:
         print(error if isinstance(error, InvalidStackError) else f"error: {error}.", file=sys.stderr)
         return _INVALID
-    pods = options.pods or min(planned.advertises[resource], max(CLIENTS))
+    pods = options.pods or min(pool_plan.advertises[resource], max(CLIENTS))
     print(
-        yaml.safe_dump_all(job.rendered(plan, planned, resource, options.image, pods, options.backend), sort_keys=False), end=""
+        yaml.safe_dump_all(job.rendered(plan, pool_plan, resource, options.image, pods, options.backend), sort_keys=False), end=""
     )
     return 0
 

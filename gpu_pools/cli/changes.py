@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from gpu_pools.changes.blast import Limits, blast_radius
 from gpu_pools.changes.markdown import comment
 from gpu_pools.changes.report import document
+from gpu_pools.changes.report_basis import ReportBasis
 from gpu_pools.changes.sarif import sarif
-from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import read_preview
 from gpu_pools.changes.workloads import of_cluster, of_stack
 from gpu_pools.cli.given import text_in
@@ -45,7 +45,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--stack", help="what to call the stack; left out: as its file is called")
     parser.add_argument("--pods", metavar="FILE", help="running pods: `kubectl get pods --all-namespaces --output json`")
     parser.add_argument(
-        "--no-pods", default=Seen.no_pods, metavar="WHY", help="why there is no list of running pods; the comment says so"
+        "--no-pods", default=ReportBasis.no_pods, metavar="WHY", help="why there is no list of running pods; the comment says so"
     )
     parser.add_argument(
         "--against", default="", metavar="TEXT", help="what the preview was made against, for the comment's readers"
@@ -117,14 +117,14 @@ def _prices(path: str) -> Prices:
 
 def _write(options: argparse.Namespace, radius: BlastRadius) -> None:
     stack = options.stack or Path(options.after).name.removeprefix("Pulumi.").removesuffix(".yaml")
-    seen = Seen(options.against, "" if options.pods else options.no_pods)
-    text = comment(stack, radius, seen)
+    basis = ReportBasis(options.against, "" if options.pods else options.no_pods)
+    text = comment(stack, radius, basis)
     if options.markdown:
         write_whole(Path(options.markdown), text)
     else:
         print(text, end="")
     if options.json:
-        write_whole(Path(options.json), json.dumps(document(stack, radius, seen), indent=2) + "\n")
+        write_whole(Path(options.json), json.dumps(document(stack, radius, basis), indent=2) + "\n")
     if options.sarif:
         log = sarif(options.after, text_in(options.after), radius)
         write_whole(Path(options.sarif), json.dumps(log, indent=2) + "\n")

@@ -53,22 +53,22 @@ def _planned(options: argparse.Namespace) -> Plan | None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    planned = _planned(options)
-    if planned is None:
+    plan = _planned(options)
+    if plan is None:
         return _INVALID
-    print(json.dumps(plan_json(planned), indent=2) if options.json else plan_table(planned))
+    print(json.dumps(plan_json(plan), indent=2) if options.json else plan_table(plan))
     return 0
 
 
 def _expect(options: argparse.Namespace) -> int:
-    planned = _planned(options)
-    if planned is None:
+    plan = _planned(options)
+    if plan is None:
         return _INVALID
-    pools = {pool.name: pool for pool in planned.pools}
+    pools = {pool.name: pool for pool in plan.pools}
     name = options.pool or (next(iter(pools)) if len(pools) == 1 else None)
     if name not in pools:
         said = f'there is no pool "{name}"' if name else "name one of the pools"
         print(f"error: {said}; the stack has {', '.join(pools)}.", file=sys.stderr)
         return _INVALID
-    print(json.dumps(node_expectation(planned, pools[name]), indent=2))
+    print(json.dumps(node_expectation(plan, pools[name]), indent=2))
     return 0

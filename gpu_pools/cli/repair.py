@@ -24,8 +24,8 @@ from gpu_pools.kubernetes_api.cluster_api import ClusterApi, Limits
 from gpu_pools.kubernetes_api.errors import ClusterError
 from gpu_pools.kubernetes_api.login import Kubeconfig
 from gpu_pools.repairing import telling
-from gpu_pools.repairing.exchanging import commands
 from gpu_pools.repairing.looking import ANNOTATION, Look, Looker, NoNodeError, being_changed, looker_at
+from gpu_pools.repairing.machine_replacement import commands
 from gpu_pools.repairing.repair import DELETE, STOP, WAIT, Manner, Repair, RepairError
 from gpu_pools.repairing.rights import missing, needed
 from gpu_pools.repairing.steps import blocking, failed
@@ -52,8 +52,8 @@ def add_commands(subcommands: argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument("node", help="the node, of a pool of the stack")
     parser.add_argument("--stack", required=True, help="the stack, whose outputs `pulumi stack output` tells")
     parser.add_argument("--yes", action="store_true", help="do it without asking; without, it is told, and asked at a terminal")
-    exchanged = "have its machine exchanged: drain it, say what its owner runs, wait for that and for the new node"
-    parser.add_argument("--replace", action="store_true", help=exchanged)
+    help_text = "replace the machine: drain the node, print the commands for its owner, wait for the new node"
+    parser.add_argument("--replace", action="store_true", help=help_text)
     staying = "what becomes of pods that do not go, as in a pool's rollout (default: stop)"
     parser.add_argument("--pods-that-stay", choices=(STOP, WAIT, DELETE), default=STOP, help=staying)
     seconds = {
@@ -111,15 +111,15 @@ def _repaired(options: argparse.Namespace, looker: Looker, written: dict[str, An
     print(telling.found_text(look))
     manner = Manner(options.drain_timeout, options.pods_that_stay, options.hand_timeout, options.proof_timeout)
     going_on = look.seen.mark is not None and not failed(look.seen) and not options.replace
-    ways = look.seen.mark.what if look.seen.mark and going_on else chosen(_causes(look), exchanged=options.replace)
+    ways = look.seen.mark.what if look.seen.mark and going_on else chosen(_causes(look), replaced=options.replace)
     if why := _why_not(look, ways):
         return 0 if look.seen.proven and look.seen.mark is None else _WRONG, f"nothing was done: {why}"
     starting = look.starting(ways, looker.declared.namespace)
     if going_on:
         starting = tuple(pod for pod in look.pods if str(pod["metadata"]["uid"]) in look.seen.starting)
-    exchange = _exchange(options, looker, look, ways)
-    print(telling.plan_text(look, ways, manner, starting, looker.pool(look.pool), exchange))
-    written |= telling.plan_json(look, ways, starting, exchange)
+    owner_commands = _owner_commands(options, looker, look, ways)
+    print(telling.plan_text(look, ways, manner, starting, looker.pool(look.pool), owner_commands))
+    written |= telling.plan_json(look, ways, starting, owner_commands)
     if going_on:
         print("It was begun before, and goes on where it was.")
     if lacking := missing(looker.api, needed(look, ways, starting, deletes=options.pods_that_stay == DELETE)):
@@ -167,7 +167,7 @@ def _why_not(look: Look, ways: tuple[Way, ...]) -> str:
     return f"repairing the node does not cure this; each remedy stands above.{stays}"
 
 
-def _exchange(options: argparse.Namespace, looker: Looker, look: Look, ways: tuple[Way, ...]) -> tuple[str, ...]:
+def _owner_commands(options: argparse.Namespace, looker: Looker, look: Look, ways: tuple[Way, ...]) -> tuple[str, ...]:
     if Way.REPLACE not in ways:
         return ()
     resources = json.loads(export_of(options.stack))["deployment"].get("resources") or []

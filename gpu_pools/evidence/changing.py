@@ -1,4 +1,4 @@
-"""Which nodes are being changed in their turn (a pool's ``rollout``), by the annotation that the change itself keeps. Pure."""
+"""Which nodes a pool's ``rollout`` is changing, by the annotation that the change itself keeps. Pure."""
 
 from __future__ import annotations
 

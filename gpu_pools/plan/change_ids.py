@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 _VERSIONS: Final = ("kubernetes_version", "template", "template_id")
 
 
-def pool_change(planned: PoolPlan, cluster: Cluster) -> str:
+def pool_change(pool_plan: PoolPlan, cluster: Cluster) -> str:
     """The id of a pool as it is planned."""
-    return _id(BECOMES, "pool", _pool(planned, cluster))
+    return _id(BECOMES, "pool", _pool(pool_plan, cluster))
 
 
-def pool_goes(planned: PoolPlan) -> str:
+def pool_goes(pool_plan: PoolPlan) -> str:
     """The id of the going of a pool that is deployed as it is planned."""
-    return _id(GOES, "pool", planned.change)
+    return _id(GOES, "pool", pool_plan.change)
 
 
-def pool_use(planned: PoolPlan) -> str:
+def pool_use(pool_plan: PoolPlan) -> str:
     """The id of a pool's being shared as it is planned, by as many nodes."""
-    declared = dataclasses.asdict(planned.sharing)
+    declared = dataclasses.asdict(pool_plan.sharing)
     declared.pop("needs")
-    return _id(USED, "pool", [planned.name, declared, planned.pool.min_nodes, planned.pool.max_nodes])
+    return _id(USED, "pool", [pool_plan.name, declared, pool_plan.pool.min_nodes, pool_plan.pool.max_nodes])
 
 
 def cluster_use(plan: Plan) -> str:
@@ -45,25 +45,25 @@ def cluster_use(plan: Plan) -> str:
     cluster, operator = plan.settings.cluster, plan.settings.operator
     versions = {key: value for key, value in platform_of(cluster).declared(cluster).items() if key in _VERSIONS}
     used = [versions, operator.chart.version, plan.operator_values["driver"]]
-    # As ids were before pools had options by which their nodes are exchanged.
+    # As ids were before pools had options for which their nodes are replaced.
     rolling = {pool.name: found for pool in plan.pools if (found := rolling_options(pool))}
     return _id(USED, CLUSTER, [*used, rolling] if rolling else used)
 
 
-def rolling_options(planned: PoolPlan) -> Mapping[str, Any]:
-    """What of a pool is changed by exchanging its nodes, as far as it is written."""
-    return PLATFORMS[planned.platform].rolling_options(planned)
+def rolling_options(pool_plan: PoolPlan) -> Mapping[str, Any]:
+    """What of a pool is changed by replacing its nodes, as far as it is written."""
+    return PLATFORMS[pool_plan.platform].rolling_options(pool_plan)
 
 
 def cluster_change(cluster: Cluster, pools: Iterable[PoolPlan]) -> str:
     """The id of a cluster and the pools in it as they are planned."""
     own = platform_of(cluster).declared_identity(cluster)
-    return _id(BECOMES, CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
+    return _id(BECOMES, CLUSTER, [own, [_pool(pool_plan, cluster) for pool_plan in pools]])
 
 
-def _pool(planned: PoolPlan, cluster: Cluster) -> Mapping[str, Any]:
+def _pool(pool_plan: PoolPlan, cluster: Cluster) -> Mapping[str, Any]:
     """Whatever of it may force a replacement."""
-    return {"name": planned.name, **platform_of(cluster).pool_identity(cluster, planned)}
+    return {"name": pool_plan.name, **platform_of(cluster).pool_identity(cluster, pool_plan)}
 
 
 def _id(change: str, kind: str, declared: object) -> str:

@@ -34,7 +34,7 @@ _ANY_NO_SCHEDULE: Final = {"operator": "Exists", "effect": "NoSchedule"}
 def tolerations(pools: tuple[PoolPlan, ...]) -> tuple[Mapping[str, str], ...]:
     """What NFD's workers, labellers and verifiers tolerate: the taints of the pools, and the chart's own."""
     # Exists, never Equal: a taint whose value was changed outside must not stop the operands (I01).
-    taints = {taint for planned in pools for taint in (*planned.taints, planned.startup_taint) if taint}
+    taints = {taint for pool_plan in pools for taint in (*pool_plan.taints, pool_plan.startup_taint) if taint}
     found = {(taint.key, taint.effect) for taint in taints}
     derived = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(found)]
     # Helm replaces lists, so the chart's own toleration has to be repeated.
@@ -91,7 +91,8 @@ def operator_values(
 
 def _exporter_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
     """Nothing without the section: the exporter is then as the chart has it."""
-    sharings, advertised = [planned.sharing for planned in pools], {name for planned in pools for name in planned.advertises}
+    sharings = [pool_plan.sharing for pool_plan in pools]
+    advertised = {name for pool_plan in pools for name in pool_plan.advertises}
     return exporter_values(settings.observability, settings.operator.chart.version, sharings, advertised)
 
 
@@ -104,7 +105,7 @@ def _cleanup_values(settings: Settings) -> dict[str, Any]:
 def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
     with_reboot = any(p.sharing.partitioned and p.mig_config_key and reboots(p.hardware, settings) for p in pools)
     return {
-        "enabled": not any(planned.gpu_instance_profile for planned in pools),
+        "enabled": not any(pool_plan.gpu_instance_profile for pool_plan in pools),
         **({"env": [{"name": _WITH_REBOOT, "value": "true"}]} if with_reboot else {}),
         "config": {"create": False, "name": MIG_PARTED_CONFIG_MAP, "default": MIG_DISABLED_KEY},
     }
@@ -112,7 +113,7 @@ def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict
 
 def nfd_values(pools: tuple[PoolPlan, ...], tolerated: tuple[Mapping[str, str], ...]) -> dict[str, Any]:
     """Of the NFD chart."""
-    sets_taints = any(planned.pool.placement.taints_may_come_from_nfd and planned.taints for planned in pools)
+    sets_taints = any(pool_plan.pool.placement.taints_may_come_from_nfd and pool_plan.taints for pool_plan in pools)
     return {
         "master": {
             "enableTaints": sets_taints,

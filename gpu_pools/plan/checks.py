@@ -47,8 +47,12 @@ def check_together(settings: Settings, problems: Problems) -> None:
     _check_mig_owners(settings, problems)
     check_mig_strategy(settings, problems)
     _check_selectors(settings, problems)
-    drivers = {pool.name: driver_of(pool, settings) for pool in settings.pools}
-    platform_of(settings.cluster).check(settings, drivers, problems)
+    platform_of(settings.cluster).check(settings, drivers_of(settings), problems)
+
+
+def drivers_of(settings: Settings) -> dict[str, str]:
+    """Return pool -> who installs its driver and toolkit."""
+    return {pool.name: driver_of(pool, settings) for pool in settings.pools}
 
 
 def driver_of(pool: Pool, settings: Settings) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.plan.driver_pods import told_version
 from gpu_pools.text.nested import at
-from gpu_pools.verifier.changer.turns import at_once
+from gpu_pools.verifier.changer.rollout_slots import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,8 +55,8 @@ def _budgets(settings: Settings) -> dict[str, int]:
     return {pool.name: at_once(str(pool.rollout.max_unavailable), pool.min_nodes) for pool in settings.pools if pool.rollout}
 
 
-def turns(plan: Plan, nodes: int) -> int:
-    """How many turns it takes until that many nodes have another driver."""
+def rounds(plan: Plan, nodes: int) -> int:
+    """How many rounds it takes until that many nodes have another driver."""
     policy = at(plan.operator_values, "driver", "upgradePolicy")
     parallel = at(policy, "maxParallelUpgrades")
     # 0 is no limit.
@@ -73,8 +73,8 @@ def _unavailable(policy: object, nodes: int) -> int:
     return nodes
 
 
-def turn_seconds(plan: Plan) -> int:
-    """How long one turn may take: a look of the controller, the eviction, and what any node has to become as declared.
+def seconds_per_round(plan: Plan) -> int:
+    """How long one round may take: a look of the controller, the eviction, and what any node has to become as declared.
 
     Where it is waited for pods without an end (``podsThatStay: wait``) that counts as long as they were given.
     """

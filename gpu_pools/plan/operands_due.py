@@ -76,10 +76,10 @@ def operand_chart(plan: Plan) -> str | None:
     return f"gpu-operator-{operator.chart.version}".replace("+", "_")[:_LONGEST].rstrip("-")
 
 
-def wanted(plan: Plan, planned: PoolPlan) -> Wanted:
+def wanted(plan: Plan, pool_plan: PoolPlan) -> Wanted:
     """What the nodes of a pool of the plan shall have."""
     by_hand = frozenset() if replaced_by_itself(plan) else frozenset({DRIVER_DAEMON_SET})
-    own = planned.driver == "operator"
+    own = pool_plan.driver == "operator"
     return Wanted(demanded(plan) if own else None, operand_chart(plan), by_hand, driver_pods_digest(plan) if own else None)
 
 

@@ -6,8 +6,8 @@ has its own. So a small DaemonSet per pool, selected by that label, drops a feat
 one NodeFeatureRule per pool turns it into the labels. Nodes that join later, by whatever means, get them without a deploy.
 
 Of groups that follow each other under one pool's name (``replace``) each has a labeller and a rule of its own, which say its
-generation, too: old nodes keep their labels until they are gone. What Magnum calls such a group only the engine knows, since one
-that was there before has kept its name.
+replacement id, too: old nodes keep their labels until they are gone. What Magnum calls such a group only the engine knows, since
+one that was there before has kept its name.
 
 Taints: the kubelets of Magnum's heat driver register with taints by the node-group label ``kubelet_options``
 (openstack/magnum stable/2025.1, configure-kubernetes-minion.sh); for the other drivers NFD sets the taints. On existing
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.platforms.known import platform_of
 from gpu_pools.platforms.magnum.cluster import TAINTED_BY_NFD
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,88 +49,88 @@ def _mark(file: str, features: Mapping[str, str]) -> str:
     )
 
 
-def pool_selector(cluster: Cluster, planned: PoolPlan, group: str = "") -> dict[str, str]:
+def pool_selector(cluster: Cluster, pool_plan: PoolPlan, group: str = "") -> dict[str, str]:
     """The node labels that tell the pool's nodes apart from the moment they register, on every platform.
 
     Of a pool with ``replace`` on Magnum only where its group's name is given; without it, those that NFD has set by then.
 
     Args:
         cluster: of the stack.
-        planned: the pool.
+        pool_plan: the pool.
         group: what Magnum calls it, of a pool with ``replace``.
 
     Raises:
         ValueError: for a Magnum section without driver.
     """
-    return platform_of(cluster).node_selector(cluster, planned, group)
+    return platform_of(cluster).node_selector(cluster, pool_plan, group)
 
 
-def labeller_selector(cluster: Cluster, planned: PoolPlan, group: str = "") -> dict[str, str]:
+def labeller_selector(cluster: Cluster, pool_plan: PoolPlan, group: str = "") -> dict[str, str]:
     """The node label by which a pool's labeller finds its nodes, before NFD has set any.
 
     Args:
         cluster: of the stack.
-        planned: the pool.
+        pool_plan: the pool.
         group: what Magnum calls it, of a pool with ``replace``.
 
     Raises:
         ValueError: where the cloud labels the nodes, and none is needed, and for a Magnum section without driver.
     """
     if cluster.labels_nodes:
-        message = f"pool {planned.name} on {planned.platform} needs no labeller"
+        message = f"pool {pool_plan.name} on {pool_plan.platform} needs no labeller"
         raise ValueError(message)
-    return platform_of(cluster).node_selector(cluster, planned, group or planned.made_name)
+    return platform_of(cluster).node_selector(cluster, pool_plan, group or pool_plan.made_name)
 
 
-def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str, Any]:
+def node_feature_rule(pool_plan: PoolPlan, driver: str | None = None) -> dict[str, Any]:
     """The ``spec`` of the pool's NodeFeatureRule.
 
     Args:
-        planned: the pool.
+        pool_plan: the pool.
         driver: Magnum's driver, None on existing clusters.
     """
-    marked = {POOL_LABEL: planned.name} | ({GENERATION_LABEL: planned.generation} if planned.generation else {})
+    marked = {POOL_LABEL: pool_plan.name} | ({REPLACEMENT_LABEL: pool_plan.replacement_id} if pool_plan.replacement_id else {})
     matches = {key: {"op": "In", "value": [value]} for key, value in marked.items()}
     rule: dict[str, Any] = {
-        "name": f"gpu-pools {planned.name}{_dashed(planned, ' ')}",
-        "labels": planned.placed_labels,
+        "name": f"gpu-pools {pool_plan.name}{_dashed(pool_plan, ' ')}",
+        "labels": pool_plan.placed_labels,
         "matchFeatures": [{"feature": "local.feature", "matchExpressions": matches}],
     }
-    if driver in TAINTED_BY_NFD and planned.taints:
-        rule["taints"] = [_taint(taint.key, taint.value, taint.effect) for taint in planned.taints]
+    if driver in TAINTED_BY_NFD and pool_plan.taints:
+        rule["taints"] = [_taint(taint.key, taint.value, taint.effect) for taint in pool_plan.taints]
     return {"rules": [rule]}
 
 
-def rule_name(planned: PoolPlan) -> str:
-    """The name of the pool's NodeFeatureRule; each generation has one of its own."""
-    return f"gpu-pools-{planned.name}{_dashed(planned)}"
+def rule_name(pool_plan: PoolPlan) -> str:
+    """The name of the pool's NodeFeatureRule; each replacement has one of its own."""
+    return f"gpu-pools-{pool_plan.name}{_dashed(pool_plan)}"
 
 
-def labeller_name(planned: PoolPlan) -> str:
-    """The name of the DaemonSet that marks the pool's nodes; each generation has one of its own."""
-    return f"{LABELLER_APP}-{planned.name}{_dashed(planned)}"
+def labeller_name(pool_plan: PoolPlan) -> str:
+    """The name of the DaemonSet that marks the pool's nodes; each replacement has one of its own."""
+    return f"{LABELLER_APP}-{pool_plan.name}{_dashed(pool_plan)}"
 
 
-def _dashed(planned: PoolPlan, dash: str = "-") -> str:
-    return f"{dash}{planned.generation}" if planned.generation else ""
+def _dashed(pool_plan: PoolPlan, dash: str = "-") -> str:
+    return f"{dash}{pool_plan.replacement_id}" if pool_plan.replacement_id else ""
 
 
-def node_group_labels(planned: PoolPlan, cluster: Cluster) -> dict[str, str]:
+def node_group_labels(pool_plan: PoolPlan, cluster: Cluster) -> dict[str, str]:
     """The Magnum labels of the pool's node group: the user's, and the taints where the driver's kubelets set them."""
-    return platform_of(cluster).labels_of_group(cluster, planned)
+    return platform_of(cluster).labels_of_group(cluster, pool_plan)
 
 
 def labeller_daemon_set_spec(
-    planned: PoolPlan, node_selector: Mapping[str, str], tolerations: Iterable[Mapping[str, str]], image: str
+    pool_plan: PoolPlan, node_selector: Mapping[str, str], tolerations: Iterable[Mapping[str, str]], image: str
 ) -> dict[str, Any]:
     """The ``spec`` of the DaemonSet that marks the pool's nodes for NFD."""
-    labels = {"app.kubernetes.io/name": LABELLER_APP, POOL_LABEL: planned.name}
-    env, file, features = [{"name": "GPU_POOLS_POOL", "value": planned.name}], _FILE, {POOL_LABEL: "GPU_POOLS_POOL"}
-    if planned.generation:
-        labels[GENERATION_LABEL] = planned.generation
-        env.append({"name": "GPU_POOLS_GENERATION", "value": planned.generation})
+    labels = {"app.kubernetes.io/name": LABELLER_APP, POOL_LABEL: pool_plan.name}
+    env, file, features = [{"name": "GPU_POOLS_POOL", "value": pool_plan.name}], _FILE, {POOL_LABEL: "GPU_POOLS_POOL"}
+    if pool_plan.replacement_id:
+        labels[REPLACEMENT_LABEL] = pool_plan.replacement_id
+        env.append({"name": "GPU_POOLS_GENERATION", "value": pool_plan.replacement_id})
         # In a file of its own: the labeller of before, which is there until a deploy's end, would write over it.
-        file, features = f"{_FILE}-generation", {**features, GENERATION_LABEL: "GPU_POOLS_GENERATION"}
+        file, features = f"{_FILE}-generation", {**features, REPLACEMENT_LABEL: "GPU_POOLS_GENERATION"}
     container = {
         "name": "marker",
         "image": image,
@@ -159,7 +159,7 @@ def labeller_daemon_set_spec(
                 "priorityClassName": "system-node-critical",
                 "terminationGracePeriodSeconds": 5,
                 "containers": [container],
-                **({"imagePullSecrets": [dict(one) for one in planned.pull_secrets]} if planned.pull_secrets else {}),
+                **({"imagePullSecrets": [dict(one) for one in pool_plan.pull_secrets]} if pool_plan.pull_secrets else {}),
                 "volumes": [{"name": "features", "hostPath": {"path": FEATURES_FOLDER, "type": "DirectoryOrCreate"}}],
             },
         },

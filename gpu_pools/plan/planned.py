@@ -52,7 +52,7 @@ class PoolPlan:
         protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
         pull_secrets: as of its labellers' pods: Secrets to pull images with.
         imported: whether it is only held as it was imported (gpu_pools/stack/imported.py).
-        generation: which of those that follow each other under its name (gpu_pools/plan/generations.py); empty: there is one.
+        replacement_id: which of those that replace each other under its name (gpu_pools/plan/replacements.py); empty: only one.
     """
 
     pool: Pool
@@ -78,11 +78,11 @@ class PoolPlan:
     protect: bool = False
     pull_secrets: tuple[Mapping[str, str], ...] = ()
     imported: bool = False
-    generation: str = ""
+    replacement_id: str = ""
 
     @property
     def changed_labels(self) -> dict[str, str]:
-        """The labels that are set on each node by itself when its turn has come; none without `rollout`."""
+        """The labels that a rollout sets on each node by itself; none without `rollout`."""
         return {key: value for key, value in self.labels.items() if self.pool.rollout and key in CHANGED_LABELS}
 
     @property
@@ -103,16 +103,16 @@ class PoolPlan:
     @property
     def made_name(self) -> str:
         """What the cloud calls a pool that is made now; one that was there before ``replace: surge`` keeps its name."""
-        if self.pool.exchange != "surge":
+        if self.pool.replacement != "surge":
             return self.name
-        return f"{self.stem}{self.generation}"
+        return f"{self.stem}{self.replacement_id}"
 
     @property
     def stem(self) -> str:
         """What comes before the digits in the names that the cloud has of such a pool."""
         longest, dash = PLATFORMS[self.platform].made_names
         # No two dashes in a row: of these capi-helm makes one (driver_utils.py, sanitized_name), and labels the nodes with that.
-        return self.name[: longest - len(dash) - len(self.generation)].rstrip("-") + dash
+        return self.name[: longest - len(dash) - len(self.replacement_id)].rstrip("-") + dash
 
 
 @dataclass(frozen=True)

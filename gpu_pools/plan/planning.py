@@ -40,13 +40,13 @@ from gpu_pools.plan.checks import (
     mig_owner,
 )
 from gpu_pools.plan.driver_upgrades import check_driver_upgrade, driver_upgrade_warnings
-from gpu_pools.plan.generations import check_exchanges, with_generation
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.mps_support import check_mps_support
 from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import check_operands, first_offer_warnings, refuses_two
 from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.plan.replacements import check_replacements, with_replacement_id
 from gpu_pools.plan.rollouts import check_rollouts, rollout_warnings
 from gpu_pools.platforms.known import platform_of, try_parse_settings
 from gpu_pools.rendering.registry import chart_registry_values
@@ -124,7 +124,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     check_together(settings, problems)
     check_startup_taint(settings, problems)
     check_rollouts(settings, problems)
-    check_exchanges(settings, problems)
+    check_replacements(settings, problems)
     check_driver_upgrade(settings, problems)
     check_adoption(settings, problems)
     check_adopted_groups(settings, problems)
@@ -137,7 +137,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         settings, tuple(_plan_pool(pool, sharing, settings, strategies, warnings) for pool, sharing, warnings in checked)
     )
     default_key, default_text = device_plugin_config(Exclusive(), strategy)
-    configs = {default_key: default_text, **{planned.config_key: planned.config for planned in pools}}
+    configs = {default_key: default_text, **{pool_plan.config_key: pool_plan.config for pool_plan in pools}}
     entries = mig_parted_entries(p.sharing for p in pools if p.sharing.partitioned and p.mig_config_key)
     tolerated = tolerations(pools)
     operands_tolerate = operand_tolerations(tolerated)
@@ -175,11 +175,11 @@ def _protection(settings: Settings, pools: tuple[PoolPlan, ...]) -> tuple[str, b
     # What lies in a cluster that is replaced is replaced with it.
     lifted = (CLUSTER, whole) in acknowledged
     guarded = []
-    for planned in pools:
-        change = pool_change(planned, settings.cluster)
+    for pool_plan in pools:
+        change = pool_change(pool_plan, settings.cluster)
         # What is only held must go with no edit: a pool that is taken out of the file would be deleted.
-        protect = settings.imported or (planned.pool.protect and not lifted and (planned.name, change) not in acknowledged)
-        guarded.append(replace(planned, change=change, protect=protect))
+        protect = settings.imported or (pool_plan.pool.protect and not lifted and (pool_plan.name, change) not in acknowledged)
+        guarded.append(replace(pool_plan, change=change, protect=protect))
     return whole, settings.cluster.protect and not lifted, tuple(guarded)
 
 
@@ -211,7 +211,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         labels[added.key] = added.value
         taints = taints if added in taints else (*taints, added)
     profile = gpu_instance_profile(hardware, sharing) if owner == "aks" and sharing.partitioned else None
-    planned = PoolPlan(
+    pool_plan = PoolPlan(
         pool=pool,
         hardware=hardware,
         platform=settings.cluster.platform,
@@ -234,7 +234,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         imported=settings.imported,
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
-    return planned if settings.imported else with_generation(planned, settings.cluster)
+    return pool_plan if settings.imported else with_replacement_id(pool_plan, settings.cluster)
 
 
 def _mode_warnings(hardware: Hardware, settings: Settings) -> Iterator[str]:

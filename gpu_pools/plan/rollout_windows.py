@@ -24,21 +24,21 @@ BECOMES: Final = {CONFIG_LABEL: "gpu-pools/becomes-sharing", MIG_CONFIG_LABEL: "
 _SLICED: Final = "time-slicing-"
 
 
-def becomes(planned: PoolPlan) -> dict[str, str]:
+def becomes(pool_plan: PoolPlan) -> dict[str, str]:
     """The annotations of a pool; none without `rollout`."""
-    return {BECOMES[key]: value for key, value in planned.changed_labels.items()}
+    return {BECOMES[key]: value for key, value in pool_plan.changed_labels.items()}
 
 
-def closed(planned: PoolPlan, old: Mapping[str, Any], new: Mapping[str, Any], at: float) -> Problem | None:
+def closed(pool_plan: PoolPlan, old: Mapping[str, Any], new: Mapping[str, Any], at: float) -> Problem | None:
     """What stands against an update of a pool's DaemonSet now.
 
     Args:
-        planned: the pool.
+        pool_plan: the pool.
         old: the DaemonSet's inputs in the state.
         new: those that the program asks for.
         at: seconds since the epoch.
     """
-    rollout = planned.pool.rollout
+    rollout = pool_plan.pool.rollout
     if rollout is None or not _takes_nodes_away(_annotations(old), _annotations(new)):
         return None
     windows = [read_window(str(one)) for one in rollout.windows]
@@ -46,8 +46,8 @@ def closed(planned: PoolPlan, old: Mapping[str, Any], new: Mapping[str, Any], at
     if not left:
         return None
     return Problem(
-        f"{planned.pool.path}.rollout.windows",
-        f"none of them is open, so no node of {planned.name} may change now",
+        f"{pool_plan.pool.path}.rollout.windows",
+        f"none of them is open, so no node of {pool_plan.name} may change now",
         ", ".join(map(str, rollout.windows)),
         f"Deploy it from {moment(at + left)} on, or take `windows` out for this deploy.",
     )

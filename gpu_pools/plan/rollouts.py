@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
-from gpu_pools.verifier.changer.turns import at_once
+from gpu_pools.verifier.changer.rollout_slots import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,12 +51,12 @@ def rollout_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     )
 
 
-def rollout_seconds(planned: PoolPlan, verification: VerificationSettings) -> int:
-    """How long a change of all nodes may take: what one may take, times the turns that there are; 0 without `rollout`."""
-    rollout = planned.pool.rollout
+def rollout_seconds(pool_plan: PoolPlan, verification: VerificationSettings) -> int:
+    """How long a change of all nodes may take: what one may take, times the rounds that it needs; 0 without `rollout`."""
+    rollout = pool_plan.pool.rollout
     if rollout is None:
         return 0
-    nodes = planned.pool.max_nodes or max(planned.pool.min_nodes, _ASSUMED_NODES)
-    turns = -(-nodes // at_once(str(rollout.max_unavailable), nodes))
+    nodes = pool_plan.pool.max_nodes or max(pool_plan.pool.min_nodes, _ASSUMED_NODES)
+    rounds = -(-nodes // at_once(str(rollout.max_unavailable), nodes))
     # The GPUs may take the deadline, once more after mig-manager was started anew, and so may the proof afterwards.
-    return turns * (rollout.drain_seconds + 3 * verification.deadline_seconds + _SLACK_SECONDS)
+    return rounds * (rollout.drain_seconds + 3 * verification.deadline_seconds + _SLACK_SECONDS)

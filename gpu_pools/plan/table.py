@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def plan_table(plan: Plan) -> str:
     """The plan of a stack: a table of pools, then what concerns the cluster, then warnings."""
     header = ("POOL", "NODES", "GPUS", "SHARING", "EACH NODE ADVERTISES", "CONFIG", "TAINTS")
-    rows = [_row(planned) for planned in plan.pools]
+    rows = [_row(pool_plan) for pool_plan in plan.pools]
     strategy = plan.cluster_mig_strategy or f"{plan.mig_strategy} on MIG nodes, single on all others"
     lines = [
         table(header, rows),
@@ -26,7 +26,7 @@ def plan_table(plan: Plan) -> str:
         f"platform {plan.platform}; driver and toolkit: {plan.driver}{_driver(plan)}; MIG strategy: {strategy}{_renames(plan)}",
     ]
     lines += ["", table(("POOL", "A POD ASKS FOR", "AT MOST", "QUOTA COUNTS"), list(_pod_rows(plan)))]
-    warnings = [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
+    warnings = [f"warning: {pool_plan.name}: {warning}" for pool_plan in plan.pools for warning in pool_plan.warnings]
     lines += ["", *map(harmless.line, warnings), "", *explained(warnings)]
     return "\n".join(lines).rstrip()
 
@@ -37,32 +37,32 @@ def _driver(plan: Plan) -> str:
     return f" ({version})" if version else ""
 
 
-def _row(planned: PoolPlan) -> tuple[str, ...]:
-    low, high = planned.pool.min_nodes, planned.pool.max_nodes
+def _row(pool_plan: PoolPlan) -> tuple[str, ...]:
+    low, high = pool_plan.pool.min_nodes, pool_plan.pool.max_nodes
     nodes = str(low) if low == high else f"{low}-{'' if high is None else high}"
-    config = planned.config_key
-    if planned.mig_config_key:
-        config += f" + {planned.mig_config_key}"
+    config = pool_plan.config_key
+    if pool_plan.mig_config_key:
+        config += f" + {pool_plan.mig_config_key}"
     return (
-        planned.name,
+        pool_plan.name,
         nodes,
-        f"{planned.hardware.gpus}x {planned.hardware.model.key}",
-        planned.sharing.text() + _mps_share(planned),
-        resources_text(planned.advertises),
+        f"{pool_plan.hardware.gpus}x {pool_plan.hardware.model.key}",
+        pool_plan.sharing.text() + _mps_share(pool_plan),
+        resources_text(pool_plan.advertises),
         config,
-        ", ".join(map(str, planned.taints)) or "-",
+        ", ".join(map(str, pool_plan.taints)) or "-",
     )
 
 
 def _pod_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
-    for planned in plan.pools:
-        for request in planned.pod_requests:
-            yield planned.name, request.resource, str(request.most), request.quota
+    for pool_plan in plan.pools:
+        for request in pool_plan.pod_requests:
+            yield pool_plan.name, request.resource, str(request.most), request.quota
 
 
-def _mps_share(planned: PoolPlan) -> str:
+def _mps_share(pool_plan: PoolPlan) -> str:
     """What each MPS replica gets, e.g. ``: 8192 MiB, 10%, 10 SMs each``; what is unknown is left out."""
-    mps = planned.nvml.mps
+    mps = pool_plan.nvml.mps
     if mps is None:
         return ""
     memory = f"{mps.pinned_memory_mib} MiB, " if mps.pinned_memory_mib is not None else ""
@@ -72,7 +72,7 @@ def _mps_share(planned: PoolPlan) -> str:
 
 def _renames(plan: Plan) -> str:
     """Whose resource names a change of the MIG strategy would change."""
-    changed = [(planned.name, *planned.other_strategy) for planned in plan.pools if planned.other_strategy]
+    changed = [(pool_plan.name, *pool_plan.other_strategy) for pool_plan in plan.pools if pool_plan.other_strategy]
     if not changed:
         return ""
     listed = ", ".join(

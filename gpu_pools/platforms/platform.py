@@ -66,8 +66,8 @@ class PlannedPool(Protocol):
         """Whether it is only held as it was imported."""
 
     @property
-    def generation(self) -> str:
-        """Which of the pools that follow each other under one name; empty: there is one."""
+    def replacement_id(self) -> str:
+        """Return which of the pools that replace each other under one name it is; empty: there is one."""
 
 
 #: What the cluster section holds.
@@ -88,6 +88,16 @@ class Platform(PlatformReader, Generic[ClusterT]):
         Args:
             settings: of the stack.
             drivers: pool -> who installs its driver.
+            problems: are added to.
+        """
+
+    def check_kubernetes(self, settings: Settings, version: str, whose: str, problems: Problems) -> None:
+        """Add a problem for everything of this platform that needs a newer Kubernetes.
+
+        Args:
+            settings: of the stack.
+            version: of the cluster, such as 1.34.2.
+            whose: how a message names the origin of the version.
             problems: are added to.
         """
 
@@ -121,19 +131,19 @@ class Platform(PlatformReader, Generic[ClusterT]):
     # --- what follows --------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def node_selector(self, cluster: ClusterT, planned: PlannedPool, group: str) -> dict[str, str]:
+    def node_selector(self, cluster: ClusterT, pool_plan: PlannedPool, group: str) -> dict[str, str]:
         """Return the labels that tell the pool's nodes apart from the moment they register.
 
         Args:
             cluster: of the stack.
-            planned: the pool.
+            pool_plan: the pool.
             group: the name in the cloud of a pool that is replaced, where it is known.
 
         Raises:
             ValueError: where the declaration does not tell.
         """
 
-    def labels_of_group(self, cluster: ClusterT, planned: PlannedPool) -> dict[str, str]:  # noqa: ARG002
+    def labels_of_group(self, cluster: ClusterT, pool_plan: PlannedPool) -> dict[str, str]:  # noqa: ARG002
         """Return the settings of the cloud's pool that are not node labels."""
         return {}
 
@@ -145,26 +155,26 @@ class Platform(PlatformReader, Generic[ClusterT]):
         """Return those whose change may replace the cluster."""
         return {key: value for key, value in self.declared(cluster).items() if key != "protect"}
 
-    def pool_identity(self, cluster: ClusterT, planned: PlannedPool) -> dict[str, Any]:  # noqa: ARG002
+    def pool_identity(self, cluster: ClusterT, pool_plan: PlannedPool) -> dict[str, Any]:  # noqa: ARG002
         """Return whatever of a pool may force a replacement, beside its name."""
-        placed = dataclasses.asdict(cast("Any", planned.pool.placement))
-        return {**placed, "driver": planned.driver, "gpuInstanceProfile": planned.gpu_instance_profile}
+        placed = dataclasses.asdict(cast("Any", pool_plan.pool.placement))
+        return {**placed, "driver": pool_plan.driver, "gpuInstanceProfile": pool_plan.gpu_instance_profile}
 
-    def rolling_options(self, planned: PlannedPool) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return what of a pool is changed by exchanging its nodes, as far as it is written."""
+    def rolling_options(self, pool_plan: PlannedPool) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return what of a pool is changed by replacing its nodes, as far as it is written."""
         return {}
 
-    def fixed_at_creation(self, cluster: ClusterT, planned: PlannedPool) -> Mapping[str, Any]:  # noqa: ARG002
+    def fixed_at_creation(self, cluster: ClusterT, pool_plan: PlannedPool) -> Mapping[str, Any]:  # noqa: ARG002
         """Return what the cloud fixes at a pool's creation: another value makes another pool (``replace``)."""
         return {}
 
     @abstractmethod
-    def missing_nodes(self, cluster: ClusterT, planned: PlannedPool, group: str, selector: str) -> str:
+    def missing_nodes(self, cluster: ClusterT, pool_plan: PlannedPool, group: str, selector: str) -> str:
         """Return where to look when a pool has fewer nodes than declared: sentences.
 
         Args:
             cluster: of the stack.
-            planned: the pool.
+            pool_plan: the pool.
             group: its name in the cloud, where it is known.
             selector: a label selector of its nodes.
         """

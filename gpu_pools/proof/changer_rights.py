@@ -1,4 +1,4 @@
-"""What the verifiers of pools with ``rollout`` may do beyond the others: change their own node in its turn.
+"""What the verifiers of pools with ``rollout`` may do beyond the others: change their own node in a rollout.
 
 They have an account of their own, so that pools without it give away nothing. To a node it may do what a change needs, and the
 policy of gpu_pools/proof/verifier_rights.py holds that to its own one. Of pods it may evict, and delete where the stack
@@ -37,8 +37,8 @@ def changer_rules() -> list[dict[str, Any]]:
     ]
 
 
-def turn_rules() -> list[dict[str, Any]]:
-    """The rules of its Role in the verifiers' namespace: the Leases that say whose turn it is, and of how many nodes."""
+def slot_rules() -> list[dict[str, Any]]:
+    """The rules of its Role in the verifiers' namespace: the Leases of the rollout slots."""
     return [
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "patch"]},
         {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]},

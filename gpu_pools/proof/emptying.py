@@ -1,4 +1,4 @@
-"""Empties the nodes of a pool's older generations, once their successor is proven; and gives nodes back that are wanted again.
+"""Empties the nodes of a replaced pool, once the new pool is proven; and uncordons nodes that are wanted again.
 
 All older nodes are cordoned at once, so that no pod moves from one to the next. Then their pods are asked to go by the eviction
 API, so that disruption budgets hold, each with the grace that it declares; whatever takes them elsewhere is the scheduler's and
@@ -6,9 +6,9 @@ the autoscaler's. Nodes that an autoscaler brings to an old pool meanwhile are c
 static pods stay: they come back by themselves, and go with the node. Nothing is deleted here and nobody is forced: pods that do
 not go in time fail the deploy, and the next one goes on.
 
-A node is old only if its label says another generation; one without the label was there before, and is left alone. What is
-cordoned for it is written on the node, as the change of a living node has it (gpu_pools/verifier/changer/steps.py), and only that
-is uncordoned.
+A node is old only if its label says another replacement id; one without the label was there before, and is left alone. What is
+cordoned for it is written on the node, as a rollout has it (gpu_pools/verifier/changer/rollout_steps.py), and only that is
+uncordoned.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.proof.verifier_rights import CONDITION
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.changer.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over, read_pods
 from gpu_pools.verifier.changer.owners import Owners
-from gpu_pools.verifier.changer.steps import Mark, movable, read_mark
+from gpu_pools.verifier.changer.rollout_steps import Mark, movable, read_mark
 from gpu_pools.verifier.moments import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gpu_pools.verifier.api import Client
-    from gpu_pools.verifier.changer.steps import Holder
+    from gpu_pools.verifier.changer.rollout_steps import Holder
 
 _NODES: Final = "/api/v1/nodes"
 _PODS: Final = "/api/v1/pods"
@@ -52,17 +52,17 @@ class Emptying:
     Attributes:
         api: of the cluster.
         pool: its name.
-        generation: the one that stays.
+        replacement_id: of the pool that stays.
         seconds: how long pods may take to go.
         tell: says how it goes.
-        proven: whether a proven node of the generation that stays must be there before pods are asked to go. Of an autoscaled
+        proven: whether a proven node of the pool that stays must be there before pods are asked to go. Of an autoscaled
             pool the autoscaler may have taken the last one away, and then no verifier has said anything.
         now, sleep: the clock.
     """
 
     api: Client
     pool: str
-    generation: str
+    replacement_id: str
     seconds: float
     tell: Callable[[str], None]
     proven: bool = False
@@ -71,7 +71,7 @@ class Emptying:
     _refused: dict[str, str] = field(default_factory=dict)
 
     def give_back(self) -> None:
-        """Uncordon the nodes of the generation that stays, where they were cordoned here: it is wanted again.
+        """Uncordon the nodes of the pool that stays, where they were cordoned here: it is wanted again.
 
         Raises:
             NotEmptiedError: where that is not possible.
@@ -84,7 +84,7 @@ class Emptying:
 
     @shaped("nodes of the pool")
     def _give_back(self) -> None:
-        for node in self._nodes(f"{GENERATION_LABEL}={self.generation}"):
+        for node in self._nodes(f"{REPLACEMENT_LABEL}={self.replacement_id}"):
             if _ours(node):
                 self._living(node).give_back(node)
                 self.tell(f"node {node['metadata']['name']} of pool {self.pool} is given back")
@@ -127,7 +127,7 @@ class Emptying:
         """
         if not self.proven:
             return
-        new = self._nodes(f"{GENERATION_LABEL}={self.generation}")
+        new = self._nodes(f"{REPLACEMENT_LABEL}={self.replacement_id}")
         if not any(_is_proven(node) for node in new) and (pods := self._pods(list(self._old()))):
             message = (
                 f"pool {self.pool} has no proven node but old ones, so these are left alone: {self._named(pods)}. Has the "
@@ -145,7 +145,7 @@ class Emptying:
         return nodes, self._pods(nodes)
 
     def _old(self) -> Iterator[dict[str, Any]]:
-        yield from self._nodes(f"{GENERATION_LABEL},{GENERATION_LABEL}!={self.generation}")
+        yield from self._nodes(f"{REPLACEMENT_LABEL},{REPLACEMENT_LABEL}!={self.replacement_id}")
 
     def _pods(self, nodes: Sequence[Mapping[str, Any]]) -> tuple[Holder, ...]:
         """Those on these nodes that can be elsewhere."""
@@ -159,14 +159,14 @@ class Emptying:
         # What comes back onto the very node goes with it.
         return tuple(filter(movable, read_pods(listed, read, Owners(self.api))))
 
-    def _nodes(self, generations: str) -> Iterator[dict[str, Any]]:
-        listed = self.api.get(_NODES, labelSelector=f"{POOL_LABEL}={self.pool},{generations}")
+    def _nodes(self, replacement_ids: str) -> Iterator[dict[str, Any]]:
+        listed = self.api.get(_NODES, labelSelector=f"{POOL_LABEL}={self.pool},{replacement_ids}")
         yield from listed.get("items") or []
 
     def _cordon(self, node: dict[str, Any]) -> None:
         cordoned = bool((node.get("spec") or {}).get("unschedulable"))
         mark = read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
-        wanted = f"{_SUCCEEDED_BY}{self.generation}"
+        wanted = f"{_SUCCEEDED_BY}{self.replacement_id}"
         if cordoned and mark is not None and mark.to == wanted:
             return
         # What a change of the node in place has cordoned is taken over.

@@ -72,19 +72,19 @@ def fixed_counts(plan: Plan, groups: Mapping[str, str] | None = None) -> tuple[F
         ValueError: for a Magnum section without driver.
     """
     return tuple(
-        _fixed_count(plan, planned, (groups or {}).get(planned.name, ""))
-        for planned in plan.pools
-        if not planned.pool.autoscaled and planned.pool.min_nodes > 0
+        _fixed_count(plan, pool_plan, (groups or {}).get(pool_plan.name, ""))
+        for pool_plan in plan.pools
+        if not pool_plan.pool.autoscaled and pool_plan.pool.min_nodes > 0
     )
 
 
-def _fixed_count(plan: Plan, planned: PoolPlan, group: str) -> FixedCount:
-    labels = pool_selector(plan.settings.cluster, planned, group)
+def _fixed_count(plan: Plan, pool_plan: PoolPlan, group: str) -> FixedCount:
+    labels = pool_selector(plan.settings.cluster, pool_plan, group)
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     cluster = plan.settings.cluster
-    look = platform_of(cluster).missing_nodes(cluster, planned, group, selector)
+    look = platform_of(cluster).missing_nodes(cluster, pool_plan, group, selector)
     remedy = f"{look} Then run `pulumi up` again, or write the lower number as `count`."
-    return FixedCount(planned.name, f"{planned.pool.path}.count", planned.pool.min_nodes, selector, remedy)
+    return FixedCount(pool_plan.name, f"{pool_plan.pool.path}.count", pool_plan.pool.min_nodes, selector, remedy)
 
 
 def shortfalls(counts: Sequence[FixedCount], nodes: Mapping[str, Sequence[str]]) -> tuple[Shortfall, ...]:

@@ -28,62 +28,62 @@ _MPS: Final = "nvidia-device-plugin-mps-control-daemon"
 _MIG: Final = "nvidia-mig-manager"
 
 
-def node_expectation(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
+def node_expectation(plan: Plan, pool_plan: PoolPlan) -> dict[str, Any]:
     """The document of one pool of the plan."""
-    nvml = planned.nvml
+    nvml = pool_plan.nvml
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "pool": planned.name,
+        "pool": pool_plan.name,
         "gpuModel": nvml.gpu_model,
         "products": list(nvml.products),
         "count": nvml.count,
-        "minimum": {"driver": _minimum_driver(planned), "cuda": planned.pool.minimum.cuda},
-        "driver": demanded(plan) if planned.driver == "operator" else None,
+        "minimum": {"driver": _minimum_driver(pool_plan), "cuda": pool_plan.pool.minimum.cuda},
+        "driver": demanded(plan) if pool_plan.driver == "operator" else None,
         "computeMode": nvml.compute_mode,
         "gpus": [gpu.as_json() for gpu in nvml.gpus],
-        "profiles": _profiles(planned),
+        "profiles": _profiles(pool_plan),
         "mps": nvml.mps and nvml.mps.as_json(),
-        "node": _node(plan, planned),
+        "node": _node(plan, pool_plan),
     }
 
 
-def _node(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
-    manages_mig = planned.mig_config_key is not None and bool(plan.operator_values["migManager"]["enabled"])
+def _node(plan: Plan, pool_plan: PoolPlan) -> dict[str, Any]:
+    manages_mig = pool_plan.mig_config_key is not None and bool(plan.operator_values["migManager"]["enabled"])
     operands = [*_ALWAYS]
-    if planned.sharing.needs_mps_daemon:
+    if pool_plan.sharing.needs_mps_daemon:
         operands.append(_MPS)
     if manages_mig:
         operands.append(_MIG)
-    if planned.driver == "operator":
+    if pool_plan.driver == "operator":
         operands.append(DRIVER_DAEMON_SET)
-    text = plan.device_plugin_configs[planned.config_key]
+    text = plan.device_plugin_configs[pool_plan.config_key]
     return {
-        "allocatable": dict(planned.advertises),
-        "labels": dict(planned.labels),
-        "discoveredLabels": dict(planned.gfd_labels),
+        "allocatable": dict(pool_plan.advertises),
+        "labels": dict(pool_plan.labels),
+        "discoveredLabels": dict(pool_plan.gfd_labels),
         # Nobody here puts taints on the nodes of an existing cluster.
-        "taints": [str(taint) for taint in planned.taints] if plan.settings.cluster.sets_taints else [],
+        "taints": [str(taint) for taint in pool_plan.taints] if plan.settings.cluster.sets_taints else [],
         "namespace": OPERATOR_NAMESPACE,
         "searchedNamespaces": list(SEARCHED_NAMESPACES),
         "devicePluginConfig": {
             "name": DEVICE_PLUGIN_CONFIG_MAP,
-            "key": planned.config_key,
+            "key": pool_plan.config_key,
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         },
         "operands": operands,
-        "excludedOperands": [DRIVER_DAEMON_SET] if planned.driver == "preinstalled" else [],
+        "excludedOperands": [DRIVER_DAEMON_SET] if pool_plan.driver == "preinstalled" else [],
         "migManager": manages_mig,
     }
 
 
-def _declared(planned: PoolPlan) -> list[str]:
-    return sorted({profile for gpu in planned.nvml.gpus for profile in gpu.instances})
+def _declared(pool_plan: PoolPlan) -> list[str]:
+    return sorted({profile for gpu in pool_plan.nvml.gpus for profile in gpu.instances})
 
 
-def _profiles(planned: PoolPlan) -> dict[str, Any]:
-    model = planned.hardware.model
-    return {name: _profile(model, name) for name in _declared(planned)}
+def _profiles(pool_plan: PoolPlan) -> dict[str, Any]:
+    model = pool_plan.hardware.model
+    return {name: _profile(model, name) for name in _declared(pool_plan)}
 
 
 def _profile(model: GpuModel, name: str) -> dict[str, Any]:
@@ -101,18 +101,18 @@ def _known(model: GpuModel, name: str) -> MigProfile | None:
     return (model.profiles or {}).get(model.other_names.get(name, name))
 
 
-def _minimum_driver(planned: PoolPlan) -> str | None:
+def _minimum_driver(pool_plan: PoolPlan) -> str | None:
     """The newest of the declared minimum and the first drivers that have the model's MIG and the declared profiles."""
-    declared, own = planned.pool.minimum.driver, _mig_driver(planned)
+    declared, own = pool_plan.pool.minimum.driver, _mig_driver(pool_plan)
     if declared is not None and (parse_version(declared) or ()) >= own:
         return declared
     return version_text(own) if own else None
 
 
-def _mig_driver(planned: PoolPlan) -> Version:
+def _mig_driver(pool_plan: PoolPlan) -> Version:
     """Empty: no source gives one."""
-    if not planned.sharing.partitioned:
+    if not pool_plan.sharing.partitioned:
         return ()
-    model = planned.hardware.model
-    profiles = (_known(model, name) for name in _declared(planned))
+    model = pool_plan.hardware.model
+    profiles = (_known(model, name) for name in _declared(pool_plan))
     return max((model.min_driver, *(profile.min_driver for profile in profiles if profile)))

@@ -35,11 +35,11 @@ def program_place(
     """
     there = {str(_part(one, "metadata").get("name")): program_sha256(_part(one, "binaryData"), file) for one in config_maps}
     mounted = {name for one in daemon_sets for name in _mounted(one)}
-    turns = (re.fullmatch(rf"{program_name(sha256, file=file)}(?:-(\d{{1,6}}))?", name) for name in mounted)
-    turn = max((int(found[1] or 0) for found in turns if found), default=0)
-    while not _free(program_name(sha256, turn, file), sha256, there, mounted):
-        turn += 1
-    return program_name(sha256, turn, file)
+    numbers = (re.fullmatch(rf"{program_name(sha256, file=file)}(?:-(\d{{1,6}}))?", name) for name in mounted)
+    number = max((int(found[1] or 0) for found in numbers if found), default=0)
+    while not _free(program_name(sha256, number, file), sha256, there, mounted):
+        number += 1
+    return program_name(sha256, number, file)
 
 
 def program_sha256(binary_data: Mapping[str, Any], file: str = PROGRAM_FILE) -> str | None:

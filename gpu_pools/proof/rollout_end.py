@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.text.harmless import line
 from gpu_pools.verifier.changer.living_node import ANNOTATION
-from gpu_pools.verifier.changer.steps import Mark, begun, read_mark
-from gpu_pools.verifier.changer.turns import at_once
+from gpu_pools.verifier.changer.rollout_slots import at_once
+from gpu_pools.verifier.changer.rollout_steps import Mark, begun, read_mark
 from gpu_pools.verifier.findings import Verdict
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
 
@@ -41,7 +41,7 @@ Ends = dict[tuple[str, str], int]
 
 
 @dataclass(frozen=True)
-class Seen:
+class PoolObjects:
     """What there is.
 
     Attributes:
@@ -91,12 +91,12 @@ def counts(daemon_set: Mapping[str, Any]) -> Counts:
     return Counts(observed, nodes, min(updated, current), min(available, ready))
 
 
-def ends(seen: Seen) -> Ends:
+def ends(seen: PoolObjects) -> Ends:
     """How often each container has ended badly so far; one that tries again began with what was there, so that counts, too."""
     return {key: _bad_ends(status)[0] + int(_runs_now(status)) for _, key, status in _ended(seen)}
 
 
-def lost(seen: Seen, before: Ends, *, early: bool = False) -> dict[str, str]:
+def lost(seen: PoolObjects, before: Ends, *, early: bool = False) -> dict[str, str]:
     """Node -> why it does not come out as declared.
 
     Args:
@@ -135,7 +135,7 @@ def stands_still(told: Counts, nodes_lost: int, most: int | str) -> bool:
     return rest_is_over or nodes_lost >= at_once(str(most), told.nodes)
 
 
-def only_waits(seen: Seen) -> bool:
+def only_waits(seen: PoolObjects) -> bool:
     """Whether nothing is being done: no node's change has begun, and verifiers without a proof are in `change`."""
     if any(begun(mark_of(node)) for node in seen.nodes):
         return False
@@ -158,7 +158,7 @@ def _runs(pod: Mapping[str, Any], container: str) -> bool:
     return any(one.get("name") == container and _runs_now(one) for one in statuses)
 
 
-def _ended(seen: Seen) -> Iterator[tuple[str, tuple[str, str], Mapping[str, Any]]]:
+def _ended(seen: PoolObjects) -> Iterator[tuple[str, tuple[str, str], Mapping[str, Any]]]:
     """(node, which container, its status) of containers that have ended badly, in pods that are to stay."""
     for pod in seen.pods:
         metadata, node = pod["metadata"], (pod.get("spec") or {}).get("nodeName")

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.proof.rollout_end import Counts, Ends, Seen, counts, ends, lost, mark_of, only_waits, stands_still
+from gpu_pools.proof.rollout_end import Counts, Ends, PoolObjects, counts, ends, lost, mark_of, only_waits, stands_still
 from gpu_pools.text.harmless import line
 from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.moments import moment
@@ -135,10 +135,10 @@ class RolloutWait:
             return True
         nodes = self.api.get("/api/v1/nodes", labelSelector=self.place.nodes).get("items") or []
         pods = self.api.get(f"/api/v1/namespaces/{self.place.namespace}/pods", labelSelector=self.place.pods).get("items") or []
-        self._judge(numbers, Seen(daemon_set, nodes, pods))
+        self._judge(numbers, PoolObjects(daemon_set, nodes, pods))
         return False
 
-    def _judge(self, told: Counts, seen: Seen) -> None:
+    def _judge(self, told: Counts, seen: PoolObjects) -> None:
         self._last = "; ".join([f"{told.done} of {told.nodes} nodes are as declared", *_changing(seen)])
         self._tell_now_and_then()
         if not told.observed:
@@ -154,7 +154,7 @@ class RolloutWait:
             )
         self._judge_windows(seen)
 
-    def _judge_windows(self, seen: Seen) -> None:
+    def _judge_windows(self, seen: PoolObjects) -> None:
         left = self.opens_in()
         if not left or not only_waits(seen):
             self._closed_since = None
@@ -181,12 +181,12 @@ class RolloutWait:
         if not self.rolls:
             return NotRolledOutError(f"pool {self.pool}: {why.rstrip('.')}. Remove the cause and deploy again.")
         return NotRolledOutError(
-            f"pool {self.pool}: {why.rstrip('.')}. Nodes whose turn has not come work on as before. Remove the cause and deploy "
+            f"pool {self.pool}: {why.rstrip('.')}. Nodes without a rollout slot work on as before. Remove the cause and deploy "
             "again, which goes on from here; or deploy the old declaration, which takes the changed nodes back."
         )
 
 
-def _changing(seen: Seen) -> Iterator[str]:
+def _changing(seen: PoolObjects) -> Iterator[str]:
     """What the nodes say that are being changed, by name."""
     for node in sorted(seen.nodes, key=_name):
         mark = mark_of(node)

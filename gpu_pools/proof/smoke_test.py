@@ -75,83 +75,83 @@ class SmokeTest:
         return self.resource.removeprefix("nvidia.com/")
 
 
-def why_not(planned: PoolPlan) -> str:
+def why_not(pool_plan: PoolPlan) -> str:
     """Why a pool has no smoke test: it may have no node, and a Job must not wait for one or buy one; empty where it has."""
-    return "" if planned.pool.min_nodes else f"pool {planned.name} may have no node (its fewest are 0): it has no smoke test"
+    return "" if pool_plan.pool.min_nodes else f"pool {pool_plan.name} may have no node (its fewest are 0): it has no smoke test"
 
 
-def smoke_tests(plan: Plan, planned: PoolPlan) -> tuple[SmokeTest, ...]:
+def smoke_tests(plan: Plan, pool_plan: PoolPlan) -> tuple[SmokeTest, ...]:
     """The smoke tests of a pool of the plan, one per resource that its nodes advertise; none where `why_not` says so.
 
     Raises:
         ValueError: for a Magnum section without driver.
     """
-    return () if why_not(planned) else tuple(_smoke_test(plan, planned, resource) for resource in planned.advertises)
+    return () if why_not(pool_plan) else tuple(_smoke_test(plan, pool_plan, resource) for resource in pool_plan.advertises)
 
 
-def _smoke_test(plan: Plan, planned: PoolPlan, resource: str) -> SmokeTest:
-    pods = planned.advertises[resource] + 1
+def _smoke_test(plan: Plan, pool_plan: PoolPlan, resource: str) -> SmokeTest:
+    pods = pool_plan.advertises[resource] + 1
     spec = {
         "completions": pods,
         "parallelism": pods,
         "completionMode": "Indexed",
         "backoffLimit": _MOST_FAILURES,
         "activeDeadlineSeconds": DEADLINE_SECONDS,
-        "template": _template(plan, planned, resource),
+        "template": _template(plan, pool_plan, resource),
     }
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
     # A pod's host name is the Job's name and an index, and must not be longer than 63 characters.
-    return SmokeTest(resource, f"smoke-{planned.name}-{digest[:_DIGITS]}", spec)
+    return SmokeTest(resource, f"smoke-{pool_plan.name}-{digest[:_DIGITS]}", spec)
 
 
-def _template(plan: Plan, planned: PoolPlan, resource: str) -> dict[str, Any]:
+def _template(plan: Plan, pool_plan: PoolPlan, resource: str) -> dict[str, Any]:
     labels = {
         "app.kubernetes.io/name": SMOKE_TEST_APP,
-        POOL_LABEL: planned.name,
+        POOL_LABEL: pool_plan.name,
         _RESOURCE_LABEL: resource.removeprefix("nvidia.com/"),
     }
     # Two ways of sharing may advertise the same: what is declared makes the test another one.
-    declared = " ".join(key for key in (planned.config_key, planned.mig_config_key) if key)
-    container = _container(plan.settings.verification.smoke_test_image, planned, resource)
+    declared = " ".join(key for key in (pool_plan.config_key, pool_plan.mig_config_key) if key)
+    container = _container(plan.settings.verification.smoke_test_image, pool_plan, resource)
     return {
         "metadata": {"labels": labels, "annotations": {_DECLARATION: declared}},
-        "spec": users_pod(plan, planned, labels, container),
+        "spec": users_pod(plan, pool_plan, labels, container),
     }
 
 
-def users_pod(plan: Plan, planned: PoolPlan, labels: Mapping[str, str], container: Mapping[str, Any]) -> dict[str, Any]:
+def users_pod(plan: Plan, pool_plan: PoolPlan, labels: Mapping[str, str], container: Mapping[str, Any]) -> dict[str, Any]:
     """The spec of a pod as a pool's users have them, of a Job whose pods all go to one node.
 
     Args:
         plan: of the stack.
-        planned: the pool.
+        pool_plan: the pool.
         labels: of all pods of the Job, and of no others.
         container: its one container.
     """
     # Of this pool only, and not of nodes that are still to be verified: users' pods have no others.
-    tolerations = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints]
+    tolerations = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in pool_plan.taints]
     itself = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "restartPolicy": "Never",
-        "nodeSelector": pool_selector(plan.settings.cluster, planned),
+        "nodeSelector": pool_selector(plan.settings.cluster, pool_plan),
         # An empty list is not kept by the API server: after a refresh the engine would see a change, and make the Job anew.
         **({"tolerations": tolerations} if tolerations else {}),
         "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [itself]}},
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
-        "securityContext": _pod_security(planned),
+        "securityContext": _pod_security(pool_plan),
         "containers": [dict(container)],
         **plan.settings.registry.in_pods,
     }
 
 
-def _container(image: str, planned: PoolPlan, resource: str) -> dict[str, Any]:
+def _container(image: str, pool_plan: PoolPlan, resource: str) -> dict[str, Any]:
     return {
         "name": "smoke-test",
         "image": image,
         "command": ["sh", "-c", _SCRIPT],
-        "env": [{"name": "MIG_INSTANCES", "value": str(int(_is_instance(planned, resource)))}],
+        "env": [{"name": "MIG_INSTANCES", "value": str(int(_is_instance(pool_plan, resource)))}],
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "1Gi", resource: "1"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         # What it printed last is what Kubernetes keeps, and Pulumi shows.
@@ -159,16 +159,16 @@ def _container(image: str, planned: PoolPlan, resource: str) -> dict[str, Any]:
     }
 
 
-def _pod_security(planned: PoolPlan) -> dict[str, Any]:
+def _pod_security(pool_plan: PoolPlan) -> dict[str, Any]:
     profile = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if planned.sharing.needs_mps_daemon:
+    if pool_plan.sharing.needs_mps_daemon:
         # An MPS server serves one user at a time, and others wait until its last client has gone (nvidia-cuda-mps-control(1));
         # clients other than root were seen to be refused (bottlerocket-os/bottlerocket#4673). So it is who users' images are.
         return {**profile, "runAsUser": 0}
     return {**profile, "runAsNonRoot": True, "runAsUser": _NOBODY, "runAsGroup": _NOBODY}
 
 
-def _is_instance(planned: PoolPlan, resource: str) -> bool:
+def _is_instance(pool_plan: PoolPlan, resource: str) -> bool:
     """Whether the resource stands for MIG instances: always, but for whole GPUs beside partitioned ones."""
-    sharing = planned.sharing
+    sharing = pool_plan.sharing
     return sharing.partitioned and (resource.removesuffix(".shared") != WHOLE_GPU or sharing.uniform_profile is not None)

@@ -87,11 +87,11 @@ class ExpectationFile:
     sha256: str
 
 
-def expectation_file(plan: Plan, planned: PoolPlan) -> ExpectationFile:
+def expectation_file(plan: Plan, pool_plan: PoolPlan) -> ExpectationFile:
     """The expectation of a pool of the plan."""
-    text = json.dumps(node_expectation(plan, planned), indent=1, sort_keys=True)
+    text = json.dumps(node_expectation(plan, pool_plan), indent=1, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return ExpectationFile(f"expectation-{planned.name}-{digest[:_DIGITS]}", text, digest)
+    return ExpectationFile(f"expectation-{pool_plan.name}-{digest[:_DIGITS]}", text, digest)
 
 
 def network_policy_spec() -> dict[str, Any]:
@@ -135,35 +135,35 @@ class Changer:
     sha256: str
 
 
-def program_name(sha256: str, turn: int = 0, file: str = PROGRAM_FILE) -> str:
+def program_name(sha256: str, number: int = 0, file: str = PROGRAM_FILE) -> str:
     """The ConfigMap that holds the file of those bytes: of the verifier, or of what changes nodes.
 
     Args:
         sha256: of the file.
-        turn: how many of that name were found to hold something else (gpu_pools/proof/program_place.py).
+        number: how many of that name were found to hold something else (gpu_pools/proof/program_place.py).
         file: which one.
     """
-    return f"{file.partition('.')[0]}-{sha256[:_DIGITS]}" + (f"-{turn}" if turn else "")
+    return f"{file.partition('.')[0]}-{sha256[:_DIGITS]}" + (f"-{number}" if number else "")
 
 
-def verifier_labels(planned: PoolPlan) -> dict[str, str]:
+def verifier_labels(pool_plan: PoolPlan) -> dict[str, str]:
     """The labels by which the verifier's pods of a pool are found."""
-    return {"app.kubernetes.io/name": VERIFIER_APP, POOL_LABEL: planned.name}
+    return {"app.kubernetes.io/name": VERIFIER_APP, POOL_LABEL: pool_plan.name}
 
 
-def verifier_selector(planned: PoolPlan) -> str:
+def verifier_selector(pool_plan: PoolPlan) -> str:
     """The same as kubectl's ``--selector`` takes them."""
-    return ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items())
+    return ",".join(f"{key}={value}" for key, value in verifier_labels(pool_plan).items())
 
 
 def verifier_daemon_set_spec(
-    plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group: str = "", changer: Changer | None = None
+    plan: Plan, pool_plan: PoolPlan, config_map: str, sha256: str, group: str = "", changer: Changer | None = None
 ) -> dict[str, Any]:
     """The ``spec`` of the DaemonSet that verifies the pool's nodes.
 
     Args:
         plan: the whole plan.
-        planned: the pool.
+        pool_plan: the pool.
         config_map: holds the verifier.
         sha256: of its file, without which nothing there is run.
         group: of a pool with ``replace`` on Magnum what its node group is called.
@@ -172,7 +172,7 @@ def verifier_daemon_set_spec(
     Raises:
         ValueError: for a Magnum section without driver, or a pool with a ``rollout`` and nothing that changes nodes.
     """
-    labels, rollout, renewed_by = verifier_labels(planned), planned.pool.rollout, wanted(plan, planned)
+    labels, rollout, renewed_by = verifier_labels(pool_plan), pool_plan.pool.rollout, wanted(plan, pool_plan)
     # What another operator renews, or another variable of the driver, a node depends on: so its nodes are proven anew, also where
     # nothing else is declared.
     said = {OPERATOR_NOTE: renewed_by.chart, DRIVER_NOTE: renewed_by.pods}
@@ -181,46 +181,46 @@ def verifier_daemon_set_spec(
     return {
         "selector": {"matchLabels": labels},
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": rollout.max_unavailable if rollout else "100%"}},
-        "template": {"metadata": metadata, "spec": _pod_spec(plan, planned, (config_map, sha256), group, changer)},
+        "template": {"metadata": metadata, "spec": _pod_spec(plan, pool_plan, (config_map, sha256), group, changer)},
     }
 
 
-def _pod_spec(plan: Plan, planned: PoolPlan, program: tuple[str, str], group: str, changer: Changer | None) -> dict[str, Any]:
+def _pod_spec(plan: Plan, pool_plan: PoolPlan, program: tuple[str, str], group: str, changer: Changer | None) -> dict[str, Any]:
     config_map, sha256 = program
-    settings, expectation = plan.settings.verification, expectation_file(plan, planned)
+    settings, expectation = plan.settings.verification, expectation_file(plan, pool_plan)
     wait = ["--wait", str(settings.deadline_seconds), "--every", str(_EVERY_SECONDS), "--termination-log", _TERMINATION_LOG]
     watch = ["--interval", str(settings.interval_seconds), "--listen", f"$(POD_IP):{PORT}"]
-    if planned.pool.rollout:
+    if pool_plan.pool.rollout:
         watch.append("--keep")
-    mounts, volumes = _volumes(config_map, expectation.name, mps=planned.sharing.needs_mps_daemon)
+    mounts, volumes = _volumes(config_map, expectation.name, mps=pool_plan.sharing.needs_mps_daemon)
     common = {
         "image": settings.image,
         "command": start_command(f"{_PROGRAM}/{PROGRAM_FILE}", sha256, _TERMINATION_LOG),
-        "env": _environment(planned),
+        "env": _environment(pool_plan),
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-        "securityContext": _confinement(plan, planned),
+        "securityContext": _confinement(plan, pool_plan),
         "terminationMessagePath": _TERMINATION_LOG,
         "volumeMounts": mounts,
     }
-    changing = _with_changer(common, planned, (f"{_PROGRAM}/{PROGRAM_FILE}", sha256), changer)
-    if changer and planned.pool.rollout:
+    changing = _with_changer(common, pool_plan, (f"{_PROGRAM}/{PROGRAM_FILE}", sha256), changer)
+    if changer and pool_plan.pool.rollout:
         volumes.append(_config_map_volume("changer", changer.config_map))
     document = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--expect-sha256", expectation.sha256]
     document += ["--processes", _PROCESSES]
     expect = [*document, "--mark"]
-    if planned.startup_taint:
-        expect += ["--untaint", planned.startup_taint.key]
+    if pool_plan.startup_taint:
+        expect += ["--untaint", pool_plan.startup_taint.key]
     return {
-        "nodeSelector": pool_selector(plan.settings.cluster, planned, group),
+        "nodeSelector": pool_selector(plan.settings.cluster, pool_plan, group),
         "tolerations": [dict(toleration) for toleration in plan.tolerations],
         "runtimeClassName": plan.operator_values["operator"]["runtimeClass"],
-        "serviceAccountName": CHANGER if planned.pool.rollout else SERVICE_ACCOUNT,
+        "serviceAccountName": CHANGER if pool_plan.pool.rollout else SERVICE_ACCOUNT,
         **plan.settings.registry.in_pods,
         "priorityClassName": "system-node-critical",
         "terminationGracePeriodSeconds": 5,
-        "initContainers": _in_turn(
-            planned.pool.rollout,
-            restarts_mps(plan, planned),
+        "initContainers": _with_rollout(
+            pool_plan.pool.rollout,
+            restarts_mps(plan, pool_plan),
             {"name": "assert", **common, "args": ["assert", *expect, *wait]},
             changing,
             [*document, "--termination-log", _TERMINATION_LOG],
@@ -231,12 +231,12 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: tuple[str, str], group: st
     }
 
 
-def restarts_mps(plan: Plan, planned: PoolPlan) -> bool:
+def restarts_mps(plan: Plan, pool_plan: PoolPlan) -> bool:
     """Whether a rollout of the pool must replace the pod of the MPS daemon, which learns of a change in no other way."""
-    return planned.sharing.needs_mps_daemon and planned.pool.rollout is not None and mps_update(plan.settings) == "restart"
+    return pool_plan.sharing.needs_mps_daemon and pool_plan.pool.rollout is not None and mps_update(plan.settings) == "restart"
 
 
-def _in_turn(
+def _with_rollout(
     rollout: Rollout | None,
     mps: bool,  # noqa: FBT001 - said where it is called
     proof: dict[str, Any],
@@ -247,20 +247,22 @@ def _in_turn(
     """The proof, and around it what changes the node and gives it back where the pool has a rollout."""
     if rollout is None:
         return [proof]
-    turns = [*document, "--turns", str(rollout.max_unavailable), "--turns-in", VERIFIER_NAMESPACE]
+    slots = [*document, "--turns", str(rollout.max_unavailable), "--turns-in", VERIFIER_NAMESPACE]
     manner = ["--drain", str(rollout.drain_seconds), "--staying", rollout.pods_that_stay, "--wait", str(deadline_seconds)]
     manner += ["--restart-mps"] if mps else []
     manner += [word for window in rollout.windows for word in ("--window", str(window))]
-    change = {"name": "change", **changing, "args": ["change", *turns, *manner]}
-    return [change, proof, {"name": "release", **changing, "args": ["release", *turns]}]
+    change = {"name": "change", **changing, "args": ["change", *slots, *manner]}
+    return [change, proof, {"name": "release", **changing, "args": ["release", *slots]}]
 
 
-def _with_changer(common: dict[str, Any], planned: PoolPlan, program: tuple[str, str], changer: Changer | None) -> dict[str, Any]:
+def _with_changer(
+    common: dict[str, Any], pool_plan: PoolPlan, program: tuple[str, str], changer: Changer | None
+) -> dict[str, Any]:
     """What containers have in common that change nodes; the proof needs no more than the verifier."""
-    if planned.pool.rollout is None:
+    if pool_plan.pool.rollout is None:
         return common
     if changer is None:
-        message = f"pool {planned.name} has a rollout, and nobody said where what changes nodes is"
+        message = f"pool {pool_plan.name} has a rollout, and nobody said where what changes nodes is"
         raise ValueError(message)
     added = [(f"{_CHANGER}/{CHANGER_FILE}", changer.sha256)]
     return {
@@ -274,15 +276,15 @@ def _config_map_volume(name: str, config_map: str) -> dict[str, Any]:
     return {"name": name, "configMap": {"name": config_map, "defaultMode": _READ_ONLY}}
 
 
-def _confinement(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
-    admin = ["SYS_ADMIN"] if planned.sharing.partitioned or _toolkit_wants_admin(plan) else []
+def _confinement(plan: Plan, pool_plan: PoolPlan) -> dict[str, Any]:
+    admin = ["SYS_ADMIN"] if pool_plan.sharing.partitioned or _toolkit_wants_admin(plan) else []
     context: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"], **({"add": admin} if admin else {})},
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    if _has_app_armor(planned):
+    if _has_app_armor(pool_plan):
         context["appArmorProfile"] = {"type": "RuntimeDefault"}
     return context
 
@@ -293,13 +295,13 @@ def _toolkit_wants_admin(plan: Plan) -> bool:
     return any(one.get("name") == _UNPRIVILEGED and str(one.get("value")).lower() == "false" for one in env)
 
 
-def _has_app_armor(planned: PoolPlan) -> bool:
+def _has_app_armor(pool_plan: PoolPlan) -> bool:
     """Whether the pool's nodes are known to have AppArmor.
 
     A kubelet refuses a pod that names a profile where the host has none (kubernetes.io, tutorials/security/apparmor.md). Where
     AppArmor is, a container that names none gets the runtime's own all the same.
     """
-    return planned.pool.placement.has_app_armor
+    return pool_plan.pool.placement.has_app_armor
 
 
 def _served() -> dict[str, Any]:
@@ -312,13 +314,13 @@ def _served() -> dict[str, Any]:
     }
 
 
-def _environment(planned: PoolPlan) -> list[dict[str, Any]]:
-    mps = planned.sharing.needs_mps_daemon
+def _environment(pool_plan: PoolPlan) -> list[dict[str, Any]]:
+    mps = pool_plan.sharing.needs_mps_daemon
     fixed = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility" if mps else "utility"}
-    if planned.sharing.partitioned:
+    if pool_plan.sharing.partitioned:
         fixed["NVIDIA_MIG_MONITOR_DEVICES"] = "all"
     if mps:
-        (resource,) = planned.advertises
+        (resource,) = pool_plan.advertises
         fixed["CUDA_MPS_PIPE_DIRECTORY"] = f"{_MPS_ROOT}/{resource}/pipe"
     own = {"NODE_NAME": "spec.nodeName", "POD_IP": "status.podIP"}
     return [

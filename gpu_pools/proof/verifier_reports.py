@@ -64,20 +64,20 @@ def reports(plan: Plan, program: Program, pool: str | None = None, groups: Mappi
         },
         "intervalSeconds": plan.settings.verification.interval_seconds,
         "pools": {
-            planned.name: _pool(plan, planned, (groups or {}).get(planned.name, ""))
-            for planned in plan.pools
-            if pool in {None, planned.name}
+            pool_plan.name: _pool(plan, pool_plan, (groups or {}).get(pool_plan.name, ""))
+            for pool_plan in plan.pools
+            if pool in {None, pool_plan.name}
         },
     }
 
 
-def _pool(plan: Plan, planned: PoolPlan, group: str) -> dict[str, Any]:
-    file = expectation_file(plan, planned)
+def _pool(plan: Plan, pool_plan: PoolPlan, group: str) -> dict[str, Any]:
+    file = expectation_file(plan, pool_plan)
     return {
-        "declared": planned.sharing.text(),
-        "minNodes": planned.pool.min_nodes,
-        "nodeSelector": pool_selector(plan.settings.cluster, planned, group),
-        "podSelector": verifier_selector(planned),
+        "declared": pool_plan.sharing.text(),
+        "minNodes": pool_plan.pool.min_nodes,
+        "nodeSelector": pool_selector(plan.settings.cluster, pool_plan, group),
+        "podSelector": verifier_selector(pool_plan),
         "expectation": file.name,
         "sha256": file.sha256,
     }

@@ -82,7 +82,7 @@ def policy_spec(*, changers: bool = False) -> dict[str, Any]:
     """The ``spec`` of the ValidatingAdmissionPolicy; whatever it cannot judge, it refuses.
 
     Args:
-        changers: whether there are pools whose nodes change in turn, by a changer's account (gpu_pools/proof/changer_rights.py).
+        changers: whether there are pools with a `rollout`, which has a changer's account (gpu_pools/proof/changer_rights.py).
     """
     return {
         "failurePolicy": "Fail",

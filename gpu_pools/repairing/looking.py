@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.evidence.cluster import config_maps_of
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
-from gpu_pools.repairing.steps import OF_THE_NODE, Mark, Seen, read_mark
+from gpu_pools.repairing.steps import OF_THE_NODE, Mark, NodeUnderRepair, read_mark
 from gpu_pools.repairing.ways import APPS, Finding, Way
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.verifier.api import ApiError, shaped
@@ -27,7 +27,7 @@ from gpu_pools.verifier.causes import cause
 from gpu_pools.verifier.changer.living_node import ANNOTATION as CHANGING
 from gpu_pools.verifier.changer.living_node import LivingNode, as_holder, holders_among, is_over, read_pods
 from gpu_pools.verifier.changer.owners import Owners
-from gpu_pools.verifier.changer.steps import hangs, is_paused, wrong_labels
+from gpu_pools.verifier.changer.rollout_steps import hangs, is_paused, wrong_labels
 from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.marks import changed_label
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
@@ -65,7 +65,7 @@ class Look:
 
     node: dict[str, Any]
     pool: str
-    seen: Seen
+    seen: NodeUnderRepair
     evidence: NodeEvidence
     findings: tuple[Finding, ...]
     pods: Sequence[Mapping[str, Any]]
@@ -204,13 +204,13 @@ class _Pods:
     owners: Owners
 
 
-def _seen(node: dict[str, Any], pods: _Pods, evidence: NodeEvidence, findings: tuple[Finding, ...]) -> Seen:
+def _seen(node: dict[str, Any], pods: _Pods, evidence: NodeEvidence, findings: tuple[Finding, ...]) -> NodeUnderRepair:
     holding = holders_among(pods.listed, OPERATOR_NAMESPACE, pods.owners)
     held = {one.uid for one in holding}
     rest = [pod for pod in pods.named if pod["metadata"]["uid"] not in held]
     others = read_pods(rest, lambda pod: None if is_over(pod) else as_holder(pod, {}), pods.owners)
     counts = evidence.report is not None and evidence.verdict is not Verdict.STALE
-    return Seen(
+    return NodeUnderRepair(
         cordoned=bool((node.get("spec") or {}).get("unschedulable")),
         ready=evidence.ready,
         mark=_mark(node, pods),

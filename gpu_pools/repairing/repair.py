@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from gpu_pools.repairing.looking import Look, Looker
-    from gpu_pools.verifier.changer.steps import Holder
+    from gpu_pools.verifier.changer.rollout_steps import Holder
 
 _POLL_SECONDS: Final = 2.0
 #: Between two requests to evict the same pods, and between two looks at what takes long.
@@ -120,7 +120,7 @@ class Repair:
         raise RepairError(message)
 
     def run(self) -> bool:
-        """Go on until nothing is left to do; whether the node was given back, and not exchanged.
+        """Go on until nothing is left to do; whether the node was uncordoned, and not replaced.
 
         Raises:
             EvidenceError: it is no longer a node of the stack.
@@ -244,7 +244,9 @@ class Repair:
         if self._late(self.manner.proof_seconds):
             remedy = " ".join(one.remedy for one in look.findings[:1])
             message = f"the node was not proven in {self.manner.proof_seconds:g} s: {look.evidence.verdict.value}: {found}. "
-            raise RepairError(f"{message}{remedy} The node stays cordoned; the same command begins anew, --replace exchanges it.")
+            raise RepairError(
+                f"{message}{remedy} The node stays cordoned; the same command begins anew, --replace replaces its machine."
+            )
         if found:
             self._say(f"  {look.evidence.verdict.value}: {found}")
         self._longer()

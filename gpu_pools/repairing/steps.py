@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.repairing.ways import Way, empties_node, frees_gpus, ways_of
-from gpu_pools.verifier.changer import steps as changing
+from gpu_pools.verifier.changer import rollout_steps as changing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.verifier.changer.steps import Holder
+    from gpu_pools.verifier.changer.rollout_steps import Holder
 
 #: Pods of these belong to the node: they come back to it, and end with it.
 OF_THE_NODE: Final = changing.COMES_BACK
@@ -32,7 +32,7 @@ class Step(enum.Enum):
 
     MARK = "cordon the node"
     EMPTY = "evict its pods"
-    GONE = "wait until its machine is exchanged"
+    GONE = "wait until its machine is replaced"
     HAND = "wait for a reboot, or a reset of its GPUs"
     RESTART = "start anew"
     UPGRADE = "have the operator try its driver's upgrade again"
@@ -94,7 +94,7 @@ def read_mark(text: str | None) -> Mark | None:
 
 
 @dataclass(frozen=True)
-class Seen:
+class NodeUnderRepair:
     """What is there.
 
     Attributes:
@@ -134,20 +134,20 @@ class Seen:
         return tuple(uid for uid in (self.mark.pods if self.mark else ()) if uid in self.pods)
 
 
-def leaving(ways: tuple[Way, ...], seen: Seen) -> tuple[Holder, ...]:
+def leaving(ways: tuple[Way, ...], seen: NodeUnderRepair) -> tuple[Holder, ...]:
     """The pods that have to go for this, but those that would come back by themselves."""
     wanted = (*seen.holders, *seen.others) if empties_node(ways) else seen.holders if frees_gpus(ways) else ()
     return tuple(one for one in wanted if one.owner not in OF_THE_NODE)
 
 
-def blocking(ways: tuple[Way, ...], seen: Seen) -> tuple[Holder, ...]:
+def blocking(ways: tuple[Way, ...], seen: NodeUnderRepair) -> tuple[Holder, ...]:
     """Pods that hold GPUs which have to be free, and that would come back by themselves; a reboot needs nobody's leave."""
     if empties_node(ways) or not frees_gpus(ways):
         return ()
     return tuple(one for one in seen.holders if one.owner in OF_THE_NODE)
 
 
-def next_step(seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how it is read
+def next_step(seen: NodeUnderRepair) -> Step:  # noqa: PLR0911 - one after the other is how it is read
     """The next step."""
     mark = seen.mark
     if mark is None or not mark.what:
@@ -167,7 +167,7 @@ def next_step(seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how
     return Step.RESTART if seen.starting else Step.LOOK
 
 
-def _had_a_hand(mark: Mark, seen: Seen) -> bool:
+def _had_a_hand(mark: Mark, seen: NodeUnderRepair) -> bool:
     """Whether it has been rebooted, or a new report no longer says what a hand is needed for."""
     if seen.boot != mark.boot:
         return seen.ready
@@ -175,7 +175,7 @@ def _had_a_hand(mark: Mark, seen: Seen) -> bool:
     return new and not any(Way.HAND in ways_of(cause) for cause in seen.causes or ())
 
 
-def begun(ways: tuple[Way, ...], pods: tuple[str, ...], seen: Seen, now: str) -> Mark:
+def begun(ways: tuple[Way, ...], pods: tuple[str, ...], seen: NodeUnderRepair, now: str) -> Mark:
     """The mark of a repair that begins, or begins anew: what was cordoned for the one before is still to be uncordoned."""
     ours = seen.mark is not None and seen.mark.cordoned
     names = tuple(way.name for way in ways)
@@ -184,12 +184,12 @@ def begun(ways: tuple[Way, ...], pods: tuple[str, ...], seen: Seen, now: str) ->
     )
 
 
-def looked(mark: Mark, seen: Seen) -> Mark:
+def looked(mark: Mark, seen: NodeUnderRepair) -> Mark:
     """The mark once everything has started anew."""
     return replace(mark, last=seen.report)
 
 
-def failed(seen: Seen) -> bool:
+def failed(seen: NodeUnderRepair) -> bool:
     """Whether a repair came to its end, and its node was not as declared: then it is begun anew, by what is found now."""
     mark = seen.mark
     return mark is not None and bool(mark.last) and seen.report != mark.last and not seen.proven and seen.causes is not None

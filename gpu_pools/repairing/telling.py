@@ -45,7 +45,7 @@ def found_json(look: Look) -> dict[str, Any]:
 
 
 def plan_json(
-    look: Look, ways: tuple[Way, ...], starting: Sequence[Mapping[str, object]], exchange: Sequence[str]
+    look: Look, ways: tuple[Way, ...], starting: Sequence[Mapping[str, object]], owner_commands: Sequence[str]
 ) -> dict[str, Any]:
     """What happens, for machines."""
     return {
@@ -53,7 +53,7 @@ def plan_json(
         "cordonedBefore": _stays(look),
         "evicted": [f"{one.namespace}/{one.name}" for one in leaving(ways, look.seen)],
         "startedAnew": [look.seen.pods[_uid(pod)] for pod in starting],
-        "ownerRuns": list(exchange),
+        "ownerRuns": list(owner_commands),
     }
 
 
@@ -63,7 +63,7 @@ def plan_text(
     manner: Manner,
     starting: Sequence[Mapping[str, object]],
     pool: PoolEvidence,
-    exchange: Sequence[str],
+    owner_commands: Sequence[str],
 ) -> str:
     """What happens, in its order.
 
@@ -73,10 +73,10 @@ def plan_text(
         manner: how.
         starting: pods that start anew.
         pool: of the node.
-        exchange: what the machine's owner runs.
+        owner_commands: what the machine's owner runs.
     """
     lines = ["What is done, in this order:"]
-    steps = _steps(look, ways, manner, [look.seen.pods[_uid(pod)] for pod in starting], exchange)
+    steps = _steps(look, ways, manner, [look.seen.pods[_uid(pod)] for pod in starting], owner_commands)
     lines += [f"  {number}. {step}" for number, step in enumerate(steps, 1)]
     causes = [one.cause for one in look.findings]
     if left := [one for one in look.findings if not ways_of(one.cause) and root_of(one.cause, causes) is None]:
@@ -86,7 +86,9 @@ def plan_text(
     return "\n".join(lines)
 
 
-def _steps(look: Look, ways: tuple[Way, ...], manner: Manner, starting: Sequence[str], exchange: Sequence[str]) -> Iterator[str]:
+def _steps(
+    look: Look, ways: tuple[Way, ...], manner: Manner, starting: Sequence[str], owner_commands: Sequence[str]
+) -> Iterator[str]:
     yield "it is cordoned already, and stays so" if look.seen.cordoned else "it is cordoned"
     if going := leaving(ways, look.seen):
         yield "\n".join(
@@ -99,7 +101,7 @@ def _steps(look: Look, ways: tuple[Way, ...], manner: Manner, starting: Sequence
         yield "\n".join(
             [
                 f"it is waited for up to {manner.hand_seconds:g} s until its machine is gone. Whoever owns it runs:",
-                *_owned(exchange),
+                *_owned(owner_commands),
             ]
         )
         return
@@ -117,9 +119,9 @@ def _steps(look: Look, ways: tuple[Way, ...], manner: Manner, starting: Sequence
     yield "it stays cordoned, as it was before" if _stays(look) else "it is uncordoned"
 
 
-def _owned(exchange: Sequence[str]) -> list[str]:
-    unknown = "the stack does not have this machine: ask the cluster's owner to exchange it"
-    return [f"       {line}" for line in exchange or (unknown,)]
+def _owned(owner_commands: Sequence[str]) -> list[str]:
+    unknown = "the stack does not have this machine: ask the cluster's owner to replace it"
+    return [f"       {line}" for line in owner_commands or (unknown,)]
 
 
 def _stays(look: Look) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Way(enum.Enum):
     """What is done; in the order in which it is."""
 
-    REPLACE = "its machine is exchanged"
+    REPLACE = "its machine is replaced"
     HAND = "somebody reboots it, or resets its GPUs"
     UPGRADE = "the operator is to try its driver's upgrade again"
     LABEL = "its labels are set to the declared values"
@@ -92,29 +92,29 @@ def ways_of(cause: str) -> frozenset[Way]:
     return frozenset(way for way, causes in _BY_CAUSE.items() if cause in causes.split())
 
 
-def chosen(causes: Collection[str], *, exchanged: bool) -> tuple[Way, ...]:
+def chosen(causes: Collection[str], *, replaced: bool) -> tuple[Way, ...]:
     """What is done about these, in its order.
 
     Args:
         causes: the most important first, as reports have them: one explains those behind it.
-        exchanged: whether the machine is to be exchanged, which cures the rest.
+        replaced: whether the machine is to be replaced, which cures the rest.
 
     Returns:
         Nothing where the first cause has no way: what follows from it would come back. Of a node that goes on changing only
         what ends nobody's work.
     """
-    if exchanged:
+    if replaced:
         return (Way.REPLACE,)
     first = next(iter(causes), None)
     if first == _UNSTEADY:
-        found = chosen([cause for cause in causes if cause != _UNSTEADY], exchanged=False)
+        found = chosen([cause for cause in causes if cause != _UNSTEADY], replaced=False)
         return () if frees_gpus(found) else found
     if first is None or not ways_of(first):
         return ()
     # What the node makes of another label follows the label.
     causes = [cause for cause in causes if root_of(cause, causes) is None]
     wanted = {way for cause in causes for way in ways_of(cause)}
-    # With the machine exchanged nothing of it is left to be put right.
+    # With the machine replaced nothing of it is left to be put right.
     return (Way.REPLACE,) if Way.REPLACE in wanted else tuple(way for way in Way if way in wanted)
 
 

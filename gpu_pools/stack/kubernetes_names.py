@@ -22,8 +22,8 @@ MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 #: Whose change makes NVIDIA's programs share the GPUs of a node in another way.
 CHANGED_LABELS: Final = (DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL)
 POOL_LABEL: Final = "gpu-pools/pool"
-#: Which of the pools that follow each other under one name a node is of (gpu_pools/plan/generations.py).
-GENERATION_LABEL: Final = "gpu-pools/generation"
+#: Which of the pools that replace each other under one name a node is of (gpu_pools/plan/replacements.py).
+REPLACEMENT_LABEL: Final = "gpu-pools/generation"
 #: Where the GPU operator and its operands live.
 OPERATOR_NAMESPACE: Final = "gpu-operator"
 
@@ -92,7 +92,7 @@ def check_labels(labels: Mapping[str, str], path: str, problems: Problems) -> No
                 allowed="at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit",
                 remedy="Choose another value.",
             )
-        elif key in {DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, GENERATION_LABEL} or (
+        elif key in {DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, REPLACEMENT_LABEL} or (
             key.startswith("nvidia.com/") and not key.startswith(_OPERATOR_SWITCHES)
         ):
             problems.add(

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from gpu_pools.stack.kubernetes_names import Taint
 
 DriverOwner = Literal["operator", "preinstalled"]
-#: How a pool is exchanged when something changes that the cloud fixes at creation.
-Exchange = Literal["surge", "inPlace"]
+#: How a pool is replaced when something changes that the cloud fixes at creation.
+ReplacementMode = Literal["surge", "inPlace"]
 
 #: NVIDIA's own: a branch, or branch and release.
 _DRIVER_VERSION: Final = r"\d{1,6}(\.\d{1,6}){0,2}"
 _CUDA_VERSION: Final = r"\d{1,3}\.\d{1,3}"
 _DRAIN_SECONDS: Final = 600
-_EXCHANGE: Final = one_of(("surge", "inPlace"))
+_REPLACEMENT_MODE: Final = one_of(("surge", "inPlace"))
 _SECONDS: Final = whole_number(1, 86_400)
 
 
@@ -100,9 +100,9 @@ def _adopted(section: PoolSection, one: Row) -> bool | None:
     return section.flag(one.key) if _makes_nodes(section) else None
 
 
-def _exchange(section: PoolSection, one: Row) -> object:
+def _replacement_mode(section: PoolSection, one: Row) -> object:
     # Nodes of a cluster that exists are nobody's to make.
-    return _EXCHANGE.read(section, one) if _makes_nodes(section) else None
+    return _REPLACEMENT_MODE.read(section, one) if _makes_nodes(section) else None
 
 
 def _drain_seconds(section: PoolSection, one: Row) -> object:
@@ -148,7 +148,7 @@ class Pool:
         protect: whether the cloud's resource must be neither deleted nor replaced.
         adopted: whether somebody else has made it, and the stack took it over (`gpu-pools adopt`).
         rollout: how its living nodes change in place; None: their labels change all at once.
-        exchange: what happens when it has to be made anew; None: it is deleted with its pods and made again.
+        replacement: what happens when it has to be made anew; None: it is deleted with its pods and made again.
         drain_seconds: how long the pods on the nodes of the old pool may take to go then.
     """
 
@@ -265,15 +265,15 @@ class Pool:
         "[verification](#gpu-poolsverification). Without it all nodes change at once, and nothing is drained.",
     )
 
-    exchange: Exchange | None = row(
+    replacement: ReplacementMode | None = row(
         {
-            "aks": "Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained.",
-            "magnum": "Where a change needs another group: surge (beside this one) or inPlace; only in a GpuPlatform.",
+            "aks": "Where a change needs another pool: surge (made and proven first) or inPlace; this one is drained.",
+            "magnum": "Where a change needs another group: surge (made and proven first) or inPlace; only in a GpuPlatform.",
         },
-        Kind(_exchange, "str"),
+        Kind(_replacement_mode, "str"),
         key="replace",
-        doc="`surge`: where something changes that the cloud fixes at a pool's creation, the new pool is made [beside the old "
-        "one](../operations.md#beside-it-rotation), under another name in the cloud. Once the new one is proven the old one is "
+        doc="`surge`: where something changes that the cloud fixes at a pool's creation, the new pool is [made "
+        "first](../operations.md#replace-a-pool-surge), under another name in the cloud. Once it is proven the old one is "
         "drained, and then deleted; it needs the [verification](#gpu-poolsverification). With `nodes` it begins with a node, "
         "also where `min` is 0. `inPlace`: the old one is drained, and then replaced. Without it the old pool is deleted first, "
         "with the pods on it. Not with `protect` or `adopted`.",
@@ -307,8 +307,8 @@ class Pool:
 
     @property
     def first_nodes(self) -> int:
-        """With how many it begins: one that comes beside another, and may be empty, with one node, so that there is a proof."""
-        return max(self.min_nodes, 1) if self.exchange == "surge" and self.autoscaled else self.min_nodes
+        """With how many it begins: one that replaces another, and may be empty, with one node, so that there is a proof."""
+        return max(self.min_nodes, 1) if self.replacement == "surge" and self.autoscaled else self.min_nodes
 
     @property
     def max_nodes(self) -> int | None:

@@ -20,7 +20,7 @@ Staying = Literal["wait", "stop", "delete"]
 _STAYING: Final = ("wait", "stop", "delete")
 DRAIN_SECONDS: Final = 600
 DAY_SECONDS: Final = 86_400
-#: As many Leases are asked for at most by a node that waits for its turn.
+#: As many Leases are asked for at most by a node that waits for a rollout slot.
 MOST_AT_ONCE: Final = 100
 _SHARE: Final = re.compile(r"([1-9]|[1-9]\d|100)%")
 
@@ -111,9 +111,9 @@ class Rollout:
         "When changes that take nodes away may begin; at any time by default.",
         Kind(_windows, "list[RolloutWindowArgs]"),
         (),
-        doc="When a node's turn may begin, each with `startTime` and `durationHours` (1 to 24), `day` (without one: every day) "
-        "and `utcOffset`, as an AKS cluster's `maintenance` has them. A turn that has begun goes on to its end. The offset is "
-        "fixed, so a window does not follow daylight saving. Without any: at any time.",
+        doc="When the change of a node may begin, each with `startTime` and `durationHours` (1 to 24), `day` (without one: every "
+        "day) and `utcOffset`, as an AKS cluster's `maintenance` has them. A change that has begun goes on to its end. The "
+        "offset is fixed, so a window does not follow daylight saving. Without any: at any time.",
     )
 
 

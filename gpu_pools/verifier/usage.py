@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     watches.add_argument("--listen", type=_address, default=("", PORT), metavar="[ADDRESS:]PORT", help=f"where to serve ({PORT})")
     about = "put the labels of the last change back where somebody has taken them away"
     watches.add_argument("--keep", action="store_true", help=about)
-    about = "bring this living node to an expectation, in its turn"
+    about = "bring this living node to an expectation, once it has a rollout slot"
     changes = commands.add_parser("change", formatter_class=_Help, help=about)
     changes.add_argument("--drain", type=seconds, required=True, metavar="SECONDS", help="how long pods may take to go")
     about = "of pods that do not go in time"
@@ -62,13 +62,13 @@ def parser() -> argparse.ArgumentParser:
     changes.add_argument("--restart-mps", action="store_true", help="replace the MPS daemon's pod once the labels are set")
     about = "when it may begin, such as 'Saturday 22:00 6h +01:00'; several are possible"
     changes.add_argument("--window", type=_window, action="append", default=[], metavar="WINDOW", help=about)
-    about = "give this node back after a change, and its turn"
+    about = "uncordon this node after a change, and free its rollout slot"
     releases = commands.add_parser("release", formatter_class=_Help, help=about)
     for command in (changes, releases):
         _add_document(command)
         about = "how many nodes change at the same time, or which share of them"
         command.add_argument("--turns", required=True, metavar="COUNT|PERCENT", help=about)
-        about = "where the Leases of the turns are"
+        about = "where the Leases of the rollout slots are"
         command.add_argument("--turns-in", required=True, metavar="NAMESPACE", help=about)
         command.add_argument("--termination-log", metavar="FILE", help="write a line about what failed there")
     for command in (export, holds, watches, changes, releases):

@@ -13,7 +13,7 @@ from gpu_pools.hardware.prices import HOURS_PER_MONTH, read_prices
 from gpu_pools.policies import kinds
 from gpu_pools.policies.rule import Found, Limit, Rule
 from gpu_pools.sharing.modes import MODES
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -153,8 +153,8 @@ def _verified(case: Case) -> Iterator[Found]:
     if not verified or not kinds.is_gpu_pool(case.inputs):
         return
     # Of pools that follow each other under one name (replace: surge) Azure's name is another.
-    rotates = case.inputs.at("nodeLabels", GENERATION_LABEL).text()
-    name = case.inputs.at("nodeLabels", POOL_LABEL) if rotates else case.inputs.at("agentPoolName")
+    replaced = case.inputs.at("nodeLabels", REPLACEMENT_LABEL).text()
+    name = case.inputs.at("nodeLabels", POOL_LABEL) if replaced else case.inputs.at("agentPoolName")
     # What another Verification does not tell yet matters only where none is known to be of this pool.
     if not any(kinds.known_or_none(pool) == name.text() for pool in verified) and name.text() not in {
         pool.text() for pool in verified

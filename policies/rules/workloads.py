@@ -110,12 +110,14 @@ def _quota(case: Case) -> Iterator[Found]:
 def _from_zero(case: Case) -> Iterator[Found]:
     empty = [one for one in kinds.gpu_pools(case) if one[1].at("minCount").number() == 0]
     for name, place in kinds.pod_spec(case.resource, case.inputs).at("nodeSelector").items():
-        lack = [pool.name for pool, inputs in empty if name.startswith(_DISCOVERED) or _in_turn(case, name, pool, inputs)]
+        lack = [
+            pool.name for pool, inputs in empty if name.startswith(_DISCOVERED) or _is_set_by_rollout(case, name, pool, inputs)
+        ]
         if lack:
             yield Found(place.path, f"{name}, which no node has while {lack[0]} is empty")
 
 
-def _in_turn(case: Case, name: str, pool: Resource, inputs: Field) -> bool:
+def _is_set_by_rollout(case: Case, name: str, pool: Resource, inputs: Field) -> bool:
     """Whether nodes of a pool get the label one by one, so that the pool itself does not have it (`rollout`)."""
     own = inputs.at("nodeLabels", name).present()
     return name == kinds.CONFIG_LABEL and not own and kinds.sharing_label(case, name, (pool, inputs)).present()

@@ -188,7 +188,7 @@ def disturb(stack: str, wanted: Disturbances, progress: Progress) -> None:
     """
     sandbox = _find_openstack(stack)
     plan = plan_of(sandbox)
-    pools = [planned.name for planned in plan.pools]
+    pools = [pool_plan.name for pool_plan in plan.pools]
     things = [str(getattr(plan.settings.cluster, "name", "")), *pools]
     wrong: list[str] = []
     for what, names, known in (("fail", wanted.fail, things), ("be lost", wanted.lose, pools)):

@@ -118,7 +118,7 @@ def waits_for(seen: Look, pending: Sequence[str]) -> Iterator[str]:
             waiting = seen.waiting.get(node.name, ())
             running = [f"not running there yet: {_some(waiting)}"] if waiting else []
             if causes := [*node.differences[:_NAMED], *running]:
-                lines.append(f"{node.name} ({pool.planned.name}): {'; '.join(causes)}")
+                lines.append(f"{node.name} ({pool.pool_plan.name}): {'; '.join(causes)}")
     yield from lines[:_LINES]
     if len(lines) > _LINES:
         yield f"and {len(lines) - _LINES} more"

@@ -46,13 +46,13 @@ class NodeObservation:
 class PoolObservation:
     """One pool: its plan and its nodes."""
 
-    planned: PoolPlan
+    pool_plan: PoolPlan
     nodes: tuple[NodeObservation, ...]
 
     @property
     def enough_nodes(self) -> bool:
         """Whether at least the declared minimum of nodes is there."""
-        return len(self.nodes) >= self.planned.pool.min_nodes
+        return len(self.nodes) >= self.pool_plan.pool.min_nodes
 
     @property
     def holds(self) -> bool:
@@ -72,7 +72,7 @@ def observe(
         said: node -> the first cause that its verifier names, or why its report proves nothing; only where there is such.
     """
     known, looked = list(nodes), _Looked(plan, verifiers_run, said or {})
-    return tuple(looked.pool(planned, known) for planned in plan.pools)
+    return tuple(looked.pool(pool_plan, known) for pool_plan in plan.pools)
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,14 @@ class _Looked:
     verifiers_run: bool
     said: Mapping[str, str]
 
-    def pool(self, planned: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
-        selector = pool_selector(self.plan.settings.cluster, planned)
+    def pool(self, pool_plan: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
+        selector = pool_selector(self.plan.settings.cluster, pool_plan)
         mine = [node for node in nodes if selector.items() <= _labels(node).items()]
-        return PoolObservation(planned, tuple(sorted((self._node(planned, node) for node in mine), key=lambda node: node.name)))
+        return PoolObservation(
+            pool_plan, tuple(sorted((self._node(pool_plan, node) for node in mine), key=lambda node: node.name))
+        )
 
-    def _node(self, planned: PoolPlan, node: Mapping[str, Any]) -> NodeObservation:
+    def _node(self, pool_plan: PoolPlan, node: Mapping[str, Any]) -> NodeObservation:
         raw = node.get("status", {}).get("allocatable", {})
         # What is not a count is -1, which nobody declares.
         read = {name: read_count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
@@ -97,11 +99,11 @@ class _Looked:
         # Causes before what follows from them: counts come last, and stand in a column of their own.
         differences = [
             *node_states(node),
-            *(() if planned.imported else _mig_difference(_labels(node))),
+            *(() if pool_plan.imported else _mig_difference(_labels(node))),
             *self._verdict(node),
-            *_label_differences({**planned.labels, **({} if planned.imported else planned.gfd_labels)}, _labels(node)),
-            *_taint_differences(planned, node),
-            *(() if planned.imported else _resource_differences(planned.advertises, found)),
+            *_label_differences({**pool_plan.labels, **({} if pool_plan.imported else pool_plan.gfd_labels)}, _labels(node)),
+            *_taint_differences(pool_plan, node),
+            *(() if pool_plan.imported else _resource_differences(pool_plan.advertises, found)),
         ]
         return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
 
@@ -139,9 +141,9 @@ def _mig_difference(found: Mapping[str, str]) -> Iterable[str]:
         yield f"mig.config.state={state}"
 
 
-def _taint_differences(planned: PoolPlan, node: Mapping[str, Any]) -> Iterable[str]:
+def _taint_differences(pool_plan: PoolPlan, node: Mapping[str, Any]) -> Iterable[str]:
     present = {(taint["key"], taint.get("value", ""), taint["effect"]) for taint in node.get("spec", {}).get("taints", [])}
-    for taint in planned.taints:
+    for taint in pool_plan.taints:
         if (taint.key, taint.value, taint.effect) not in present:
             yield f"taint {taint} missing"
 
@@ -159,21 +161,21 @@ def report_table(pools: Iterable[PoolObservation]) -> str:
 def notes(pools: Iterable[PoolObservation]) -> Iterable[str]:
     """What is not a fault, but nobody has declared it: a pool of a fixed size that somebody has made larger."""
     for pool in pools:
-        most, there = pool.planned.pool.max_nodes, len(pool.nodes)
+        most, there = pool.pool_plan.pool.max_nodes, len(pool.nodes)
         if most is not None and there > most:
-            yield f"pool {pool.planned.name} has {there} nodes; the stack file declares {most}: somebody else has scaled it."
+            yield f"pool {pool.pool_plan.name} has {there} nodes; the stack file declares {most}: somebody else has scaled it."
 
 
 def _rows(pool: PoolObservation) -> Iterable[tuple[str, ...]]:
-    declared, expected = pool.planned.sharing.text(), resources_text(pool.planned.advertises)
-    if pool.planned.imported:
+    declared, expected = pool.pool_plan.sharing.text(), resources_text(pool.pool_plan.advertises)
+    if pool.pool_plan.imported:
         declared, expected = f"{declared}, later", AS_IT_IS
     for node in pool.nodes:
         verdict = "ok" if not node.differences else _short(node.differences)
-        yield pool.planned.name, node.name, declared, expected, resources_text(node.allocatable), verdict
+        yield pool.pool_plan.name, node.name, declared, expected, resources_text(node.allocatable), verdict
     if not pool.nodes:
-        verdict = "not yet proven" if pool.enough_nodes else f"{pool.planned.pool.min_nodes} nodes missing"
-        yield pool.planned.name, "no node yet", declared, expected, "-", verdict
+        verdict = "not yet proven" if pool.enough_nodes else f"{pool.pool_plan.pool.min_nodes} nodes missing"
+        yield pool.pool_plan.name, "no node yet", declared, expected, "-", verdict
 
 
 def _short(differences: tuple[str, ...]) -> str:
@@ -185,9 +187,9 @@ def report_json(pools: Iterable[PoolObservation]) -> list[dict[str, Any]]:
     """The same for machines."""
     return [
         {
-            "pool": pool.planned.name,
+            "pool": pool.pool_plan.name,
             "holds": pool.holds,
-            "expected": {} if pool.planned.imported else dict(pool.planned.advertises),
+            "expected": {} if pool.pool_plan.imported else dict(pool.pool_plan.advertises),
             "nodes": [
                 {"name": node.name, "observed": dict(node.allocatable), "differences": list(node.differences)}
                 for node in pool.nodes

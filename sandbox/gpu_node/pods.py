@@ -45,7 +45,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PodSnapshot:
     """A GPU pod at a moment.
 
     Attributes:
@@ -68,7 +68,7 @@ class Seen:
     gpus: tuple[str, ...] = ()
     is_going: bool = False
 
-    def goes_on(self, before: Seen) -> bool:
+    def goes_on(self, before: PodSnapshot) -> bool:
         """Whether it is the same container as before, and has computed since."""
         same = (self.uid, self.container, self.phase) == (before.uid, before.container, "Running")
         return same and self.rounds > before.rounds
@@ -109,7 +109,7 @@ def remove(api: Api, name: str) -> None:
             raise
 
 
-def look(api: Api, place: Place) -> dict[str, Seen]:
+def look(api: Api, place: Place) -> dict[str, PodSnapshot]:
     """All of them, by name."""
     found = api.list(f"{_PODS}?labelSelector=app={_APP}")["items"]
     return {pod["metadata"]["name"]: _seen(pod, place) for pod in found}
@@ -126,7 +126,7 @@ def lost(place: Place, present: Collection[str]) -> list[str]:
     return sorted(name for path, (name, _, uid) in entries.items() if uid not in present and path.read_text("utf-8") != "saved")
 
 
-def _seen(pod: dict[str, Any], place: Place) -> Seen:
+def _seen(pod: dict[str, Any], place: Place) -> PodSnapshot:
     meta, status = pod["metadata"], pod["status"]
     containers = status.get("containerStatuses") or []
     identity = "; ".join(f"{one.get('containerID', '')} {one['restartCount']}" for one in containers if one.get("containerID"))
@@ -141,7 +141,7 @@ def _seen(pod: dict[str, Any], place: Place) -> Seen:
     # The kubelet says of the pod itself what it refuses.
     refused = f"{status['reason']}: {status.get('message', '')}" if status.get("reason") else ""
     why = next(filter(None, [refused, *said]), "")
-    return Seen(meta["name"], meta["uid"], status["phase"], identity, why, rounds, gpus, "deletionTimestamp" in meta)
+    return PodSnapshot(meta["name"], meta["uid"], status["phase"], identity, why, rounds, gpus, "deletionTimestamp" in meta)
 
 
 def _said(container: dict[str, Any]) -> str:

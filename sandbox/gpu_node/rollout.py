@@ -124,8 +124,8 @@ class Rollout(Stage):
 
     def _left(self) -> str:
         """What of a change is still there."""
-        turns = [lease["metadata"]["name"] for lease in self._api().list(_LEASES)["items"] if lease["spec"].get("holderIdentity")]
-        return ", ".join([*(["mark"] if self._mark() else []), *(["cordon"] if self._cordoned() else []), *turns])
+        slots = [lease["metadata"]["name"] for lease in self._api().list(_LEASES)["items"] if lease["spec"].get("holderIdentity")]
+        return ", ".join([*(["mark"] if self._mark() else []), *(["cordon"] if self._cordoned() else []), *slots])
 
     def _mark(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self._node()["metadata"].get("annotations") or {}).get(ANNOTATION, "{}"))

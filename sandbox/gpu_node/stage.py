@@ -120,7 +120,7 @@ class Stage(ABC):
         if before:
             self._untouched(name, before)
 
-    def _untouched(self, name: str, before: dict[str, pods.Seen]) -> None:
+    def _untouched(self, name: str, before: dict[str, pods.PodSnapshot]) -> None:
         begun = time.monotonic()
 
         def still() -> bool:
@@ -133,7 +133,7 @@ class Stage(ABC):
         observed = f"{len(before) - len(lost)} of {len(before)} go on" + (f"; not: {', '.join(lost)}" if lost else "")
         self._told(f"{name}: pods that computed", begun, "same containers, still computing", observed, good=good)
 
-    def _computing(self) -> dict[str, pods.Seen]:
+    def _computing(self) -> dict[str, pods.PodSnapshot]:
         return {name: one for name, one in self._pods().items() if one.phase == "Running" and one.rounds}
 
     def _told(self, name: str, begun: float, declared: str, observed: str, *, good: bool) -> None:
@@ -161,7 +161,7 @@ class Stage(ABC):
     def _allocatable(self) -> int:
         return read_count(((self._node() or {}).get("status") or {}).get("allocatable", {}).get("nvidia.com/gpu", 0)) or 0
 
-    def _pods(self) -> dict[str, pods.Seen]:
+    def _pods(self) -> dict[str, pods.PodSnapshot]:
         return pods.look(self._api(), self._place) if (self._folder / "kubeconfig").exists() else {}
 
 

@@ -202,34 +202,34 @@ def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools, real: Mapp
     folder = sandbox.existing_cluster
     running = clusters.boot(folder, cluster.context or "existing", tools)
     machine_groups.put(folder, MachineGroup(id="workers", node_prefix="worker-", count=2, hardware=_WORKER))
-    for planned in plan.pools:
-        chosen = real.get(planned.name, RealNodes())
-        machine_groups.put(folder, replace(_group(planned), real=chosen.count, own_gpus=chosen.own_gpus))
+    for pool_plan in plan.pools:
+        chosen = real.get(pool_plan.name, RealNodes())
+        machine_groups.put(folder, replace(_group(pool_plan), real=chosen.count, own_gpus=chosen.own_gpus))
     add_ons.install(running, tools.helm, AddOns(plan.settings.nfd.adopted, plan.settings.operator.adopted))
     inventory.remember(folder)
 
 
-def _group(planned: PoolPlan) -> MachineGroup:
-    placement = planned.pool.placement
+def _group(pool_plan: PoolPlan) -> MachineGroup:
+    placement = pool_plan.pool.placement
     if not isinstance(placement, ExistingPlacement):
-        message = f"pool {planned.name} is not of an existing cluster"
+        message = f"pool {pool_plan.name} is not of an existing cluster"
         raise TypeError(message)
     hardware = Hardware(
         cpus=_GPU_NODE.cpus,
         memory_gib=_GPU_NODE.memory_gib,
-        gpu_model=planned.hardware.model.key,
-        gpu_product=planned.hardware.product,
-        gpus=planned.hardware.gpus,
-        declared=record_of(planned.hardware.model),
+        gpu_model=pool_plan.hardware.model.key,
+        gpu_product=pool_plan.hardware.product,
+        gpus=pool_plan.hardware.gpus,
+        declared=record_of(pool_plan.hardware.model),
     )
     return MachineGroup(
-        id=planned.name,
-        node_prefix=f"{planned.name}-",
-        count=max(planned.pool.min_nodes, 1),
+        id=pool_plan.name,
+        node_prefix=f"{pool_plan.name}-",
+        count=max(pool_plan.pool.min_nodes, 1),
         hardware=hardware,
         labels=dict(placement.node_selector),
-        taints=[{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in planned.taints],
-        driver_preinstalled=planned.driver == "preinstalled",
+        taints=[{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool_plan.taints],
+        driver_preinstalled=pool_plan.driver == "preinstalled",
     )
 
 

@@ -45,7 +45,7 @@ def choose(sandbox: Sandbox, plan: Plan, asked: str | None) -> dict[str, RealNod
     """
     known = machine_groups.groups(sandbox.existing_cluster)
     there = {name: RealNodes(group.real, group.own_gpus) for name, group in known.items() if group.real}
-    pools = {planned.name for planned in plan.pools}
+    pools = {pool_plan.name for pool_plan in plan.pools}
     kind = SIMULATED if not there else OWN if any(one.own_gpus for one in there.values()) else REAL
     if asked is None or (known.keys() & pools and asked == kind):
         return there

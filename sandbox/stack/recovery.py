@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.magnum.cluster import MagnumSettings
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from sandbox.clouds import azure, lookup
 from sandbox.clouds.refusal import Refusal
 from sandbox.cluster import control_plane as clusters
@@ -121,16 +121,16 @@ def _refresh(engine: Engine, *urns: str) -> None:
 
 def _in_azure(sandbox: Sandbox, plan: Plan, pool: str) -> str:
     """What Azure calls the pool; one with `replace` is known by the labels of its nodes, as far as it is deployed so."""
-    (planned,) = [one for one in plan.pools if one.name == pool]
-    labels = {POOL_LABEL: pool, GENERATION_LABEL: planned.generation}
-    made = azure.AzureCloud(sandbox.folder).read()["pools"].values() if planned.generation else ()
+    (pool_plan,) = [one for one in plan.pools if one.name == pool]
+    labels = {POOL_LABEL: pool, REPLACEMENT_LABEL: pool_plan.replacement_id}
+    made = azure.AzureCloud(sandbox.folder).read()["pools"].values() if pool_plan.replacement_id else ()
     return next((one["name"] for one in made if labels.items() <= (one["body"].get("nodeLabels") or {}).items()), pool)
 
 
 def _in_magnum(magnum: MagnumApi, cluster: str, plan: Plan, pool: str) -> str:
     """What Magnum calls the pool; one that was there before `replace` has kept its name."""
-    (planned,) = [one for one in plan.pools if one.name == pool]
-    made = f"{planned.stem}{planned.generation}" if planned.generation else pool
+    (pool_plan,) = [one for one in plan.pools if one.name == pool]
+    made = f"{pool_plan.stem}{pool_plan.replacement_id}" if pool_plan.replacement_id else pool
     return made if magnum.find_group(cluster, made) else pool
 
 
@@ -158,7 +158,7 @@ def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
     Raises:
         SandboxError: if the cloud refuses.
     """
-    known = [planned.name for planned in plan.pools]
+    known = [pool_plan.name for pool_plan in plan.pools]
     if pool not in known:
         message = f'{sandbox.stack} has no pool "{pool}".'
         raise SandboxError(message, f"Choose one of {', '.join(known)}.")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.adopting.aks import adopt_aks
-from gpu_pools.adopting.existing import adopt_existing
+from gpu_pools.adopting.adopter import PLATFORM
+from gpu_pools.adopting.aks.agent_pools import adopt_aks
+from gpu_pools.adopting.existing.nodes import adopt_existing
 from gpu_pools.adopting.inside import look
-from gpu_pools.adopting.magnum import Gpus, MagnumCluster, adopt_magnum
-from gpu_pools.adopting.written import PLATFORM
+from gpu_pools.adopting.magnum.node_groups import Gpus, MagnumCluster, adopt_magnum
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ def test_two_files_are_written_and_the_next_steps_are_told(folder: Path, capsys:
     assert (folder / "stacks" / "Pulumi.prod.yaml").exists()
     assert json.loads((folder / "import-prod.json").read_text())["resources"]
     assert "pulumi import --stack prod --file import-prod.json --generate-code=false" in out
-    assert "all in place (no node is exchanged)" in out
+    assert "all in place (no node is replaced)" in out
     assert "- pool win: is not adopted" in out
 
 

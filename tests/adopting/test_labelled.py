@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.adopting.existing import adopt_existing
+from gpu_pools.adopting.existing.nodes import adopt_existing
 from gpu_pools.adopting.inside import look
 from gpu_pools.adopting.labelled import Labelled, labelled
 from gpu_pools.adopting.sharing import gpus_of, shared_as

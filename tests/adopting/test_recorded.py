@@ -13,10 +13,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_pools.adopting.aks import adopt_aks
+from gpu_pools.adopting.adopter import PLATFORM
+from gpu_pools.adopting.aks.agent_pools import adopt_aks
 from gpu_pools.adopting.inside import look
-from gpu_pools.adopting.magnum import Gpus, MagnumCluster, adopt_magnum
-from gpu_pools.adopting.written import PLATFORM, import_text, stack_text
+from gpu_pools.adopting.magnum.node_groups import Gpus, MagnumCluster, adopt_magnum
+from gpu_pools.adopting.written import import_text, stack_text
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.yaml_text import load_yaml
 from tests.adopting.recorded import CASES, OWNER, WITH_POOLS, adopted

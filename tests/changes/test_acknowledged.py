@@ -11,8 +11,8 @@ import yaml
 from gpu_pools.changes.acknowledged import Standing, endings, standing
 from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.markdown import comment
+from gpu_pools.changes.report_basis import ReportBasis
 from gpu_pools.changes.sarif import sarif
-from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.plan.change_ids import pool_goes
 from gpu_pools.plan.planning import plan_config
@@ -80,7 +80,7 @@ def test_what_the_stack_file_does_not_declare_cannot_be_acknowledged_there() -> 
     radius = blast_radius(Preview((replaced(POOL, "raw", "vmSize"),)), OLD, OLD)
     assert [(one.resource, one.id) for one in radius.endings] == [("gpu-raw-pool", None)]
     assert "the stack file does not declare it" in radius.blocked[0]
-    assert SECTION not in comment("shop", radius, Seen())
+    assert SECTION not in comment("shop", radius, ReportBasis())
 
 
 @pytest.mark.parametrize("op", ["create", "update", "same"])
@@ -106,7 +106,7 @@ class TestCluster:
         radius = blast_radius(STOPPED, OLD, OLD)
         assert radius.cluster_replaced
         assert {pool.effects for pool in radius.pools} == {("replaced",)}
-        text = comment("shop", radius, Seen())
+        text = comment("shop", radius, ReportBasis())
         assert "did not tell all that happens" in text
         assert len(radius.blocked) == 2
         told = [one["message"]["text"] for one in sarif("Pulumi.shop.yaml", "", radius)["runs"][0]["results"]]
@@ -169,7 +169,7 @@ def test_the_comment_tells_of_entries_that_nothing_here_asks_for() -> None:
         Standing("train", OLD.pools[2].change, holds=True),
         Standing("slices", "c00000000", holds=False),
     ]
-    text = comment("shop", blast_radius(Preview(()), OLD, after), Seen())
+    text = comment("shop", blast_radius(Preview(()), OLD, after), ReportBasis())
     assert f"The acknowledgement `{OLD.pools[2].change}` of `train` keeps its protection off." in text
     assert "The acknowledgement `c00000000` of `slices` is used up: take it out." in text
 
@@ -202,10 +202,10 @@ class TestTheSameRuleForAll:
         (ending,) = radius.endings
         assert ending.id
         entry = (ending.resource, ending.id)
-        assert f"      change: {ending.id}" in comment("shop", radius, Seen())
+        assert f"      change: {ending.id}" in comment("shop", radius, ReportBasis())
         agreed = blast_radius(Preview(()), before, self._after(entry, **change))
         assert (agreed.blocked, agreed.standing) == ((), ())
-        assert f"{told.removeprefix('the ')}" in comment("shop", agreed, Seen()).replace("`", "")
+        assert f"{told.removeprefix('the ')}" in comment("shop", agreed, ReportBasis()).replace("`", "")
         # An entry that stood there before was for an earlier change.
         assert "used up" in blast_radius(Preview(()), self._after(entry), self._after(entry, **change)).blocked[0]
 
@@ -214,7 +214,7 @@ class TestTheSameRuleForAll:
         before, wanted = self._after(), {"drop": "notebooks", "sharing": halves}
         radius = blast_radius(Preview(()), before, self._after(**wanted))
         assert len([one for one in radius.endings if one.acknowledged is None]) >= 2
-        snippets = re.findall(r"```yaml\n(  gpu-pools:acknowledged:.*?)```", comment("shop", radius, Seen()), re.DOTALL)
+        snippets = re.findall(r"```yaml\n(  gpu-pools:acknowledged:.*?)```", comment("shop", radius, ReportBasis()), re.DOTALL)
         assert len(snippets) == 1, "a stack file has each section once"
         (pasted,) = yaml.safe_load(snippets[0]).values()
         written = [(one["resource"], one["change"]) for one in pasted]

@@ -13,7 +13,7 @@ from hypothesis import assume, example, given, settings
 
 from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.markdown import comment
-from gpu_pools.changes.seen import Seen
+from gpu_pools.changes.report_basis import ReportBasis
 from gpu_pools.changes.steps import Finding, Preview
 from gpu_pools.changes.workloads import Asking
 from gpu_pools.cli.main import main
@@ -40,7 +40,7 @@ def _with(text: str) -> str:
     return comment(
         "shop",
         _radius(Finding(text, "mandatory", text, text), Finding("b", "advisory", "y", text), asking=asking),
-        Seen(text, text),
+        ReportBasis(text, text),
     )
 
 
@@ -75,7 +75,7 @@ def test_texts_of_others_stay_texts(text: str) -> None:
 
 
 def test_findings_stand_by_level_and_mandatory_ones_block() -> None:
-    text = comment("shop", _radius(Finding("a", "mandatory", "x", "m"), Finding("b", "advisory", "y", "n")), Seen())
+    text = comment("shop", _radius(Finding("a", "mandatory", "x", "m"), Finding("b", "advisory", "y", "n")), ReportBasis())
     assert text.index("Policies that stop it: 1") < text.index("Policies that advise: 1")
     assert "- a: x" in text
     assert "(blocked)" in text.splitlines()[1]
@@ -83,7 +83,7 @@ def test_findings_stand_by_level_and_mandatory_ones_block() -> None:
 
 def test_a_comment_too_long_is_cut_and_says_so() -> None:
     many = [Finding("rule", "advisory", "x", "word " * 200) for _ in range(100)]
-    text = comment("shop", _radius(*many), Seen())
+    text = comment("shop", _radius(*many), ReportBasis())
     assert len(text) < 65_536
     assert text.endswith("_Cut: the JSON document has all of it._\n")
 
@@ -91,11 +91,14 @@ def test_a_comment_too_long_is_cut_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("seen", "told"),
     [
-        (Seen("", ""), "_Running pods were looked at, besides the stack's own workloads._"),
-        (Seen("the sandbox", "nobody may"), "_Previewed against the sandbox. Running pods were not looked at: nobody may._"),
+        (ReportBasis("", ""), "_Running pods were looked at, besides the stack's own workloads._"),
+        (
+            ReportBasis("the sandbox", "nobody may"),
+            "_Previewed against the sandbox. Running pods were not looked at: nobody may._",
+        ),
     ],
 )
-def test_it_ends_with_what_was_looked_at(seen: Seen, told: str) -> None:
+def test_it_ends_with_what_was_looked_at(seen: ReportBasis, told: str) -> None:
     assert comment("shop", _radius(), seen).splitlines()[-1] == told
 
 
@@ -103,19 +106,19 @@ def test_it_ends_with_what_was_looked_at(seen: Seen, told: str) -> None:
 def test_how_long_a_deploy_waits_for_a_node_is_told(section: dict[str, object], told: str) -> None:
     stack = yaml.safe_load(after("replicas"))["config"] | {"gpu-pools:verification": section}
     before, later = plan_config(yaml.safe_load(BEFORE)["config"]), plan_config(stack)
-    text = comment("shop", blast_radius(Preview(()), before, later), Seen())
+    text = comment("shop", blast_radius(Preview(()), before, later), ReportBasis())
     assert ("verifiers ask" in text) == bool(told)
     assert told in text
 
 
 def test_another_mig_strategy_is_told_because_it_concerns_every_pool() -> None:
     uneven = plan({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}}})
-    told = [comment("shop", blast_radius(Preview(()), before, uneven), Seen()) for before in (plan(SEVEN), uneven)]
+    told = [comment("shop", blast_radius(Preview(()), before, uneven), ReportBasis()) for before in (plan(SEVEN), uneven)]
     assert ["strategy of the cluster changes, single → mixed" in text for text in told] == [True, False]
 
 
 def test_the_first_line_says_which_comment_it_is() -> None:
-    assert comment("shop", _radius(), Seen()).startswith("<!-- gpu-pools preview of shop -->\n")
+    assert comment("shop", _radius(), ReportBasis()).startswith("<!-- gpu-pools preview of shop -->\n")
 
 
 class TestCommand:

@@ -10,7 +10,7 @@ import yaml
 
 from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.markdown import comment
-from gpu_pools.changes.seen import Seen
+from gpu_pools.changes.report_basis import ReportBasis
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.changes.upkeep import Upkeep, upkeep
 from gpu_pools.plan.change_ids import cluster_use
@@ -42,7 +42,7 @@ def only(before: Plan, after: Plan) -> Upkeep:
 
 
 def told(before: Plan, after: Plan) -> str:
-    return comment("shop", blast_radius(NOTHING, before, after), Seen())
+    return comment("shop", blast_radius(NOTHING, before, after), ReportBasis())
 
 
 def test_nothing_is_renewed_by_nothing() -> None:
@@ -266,7 +266,7 @@ def test_kubernetes_goes_node_by_node_with_one_node_more() -> None:
         ({"properties": {"securityProfile": {"enableVTPM": True}}}, "securityProfile of the pool train"),
     ],
 )
-def test_options_for_which_azure_exchanges_nodes_renew_one_pool(after: dict[str, Any], what: str) -> None:
+def test_options_for_which_azure_replaces_nodes_renew_one_pool(after: dict[str, Any], what: str) -> None:
     found = only(stack(), _pinned(stack()) if "pinned" in after else stack(**after))
     assert (found.what, found.effect, found.pools) == (what, "upgraded", ("train",))
 
@@ -276,7 +276,7 @@ def test_a_pool_with_a_version_of_its_own_does_not_follow() -> None:
     assert only(old, new).pools == ("notebooks", "slices")
 
 
-def test_options_that_exchange_nothing_renew_nothing() -> None:
+def test_options_that_replace_nothing_renew_nothing() -> None:
     assert upkeep(stack(), stack(tags={"a": "b"}, upgradeSettings={"maxSurge": "2"}, scaleDownMode="Deallocate")) == ()
 
 

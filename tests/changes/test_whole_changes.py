@@ -14,8 +14,8 @@ import yaml
 from gpu_pools.changes.blast import Limits, blast_radius
 from gpu_pools.changes.markdown import comment
 from gpu_pools.changes.report import document
+from gpu_pools.changes.report_basis import ReportBasis
 from gpu_pools.changes.sarif import sarif
-from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Finding, Preview, Step
 from gpu_pools.changes.workloads import Asking
 from gpu_pools.hardware.prices import Prices
@@ -76,7 +76,7 @@ def step(op: str, name: str, kind: str = POOL, **because: tuple[str, str]) -> St
 
 def told(preview: Preview, before: Plan | None, after: Plan, no_pods: str = "", **given: Any) -> dict[str, Any]:
     radius = blast_radius(preview, before, after, **given)
-    seen = Seen("the sandbox", no_pods)
+    seen = ReportBasis("the sandbox", no_pods)
     text = "\n".join(f"- {{name: {pool.name}, count: 1}}" for pool in after.pools)
     (run,) = sarif("stacks/Pulumi.shop floor.yaml", text, radius)["runs"]
     return {"comment": comment("shop", radius, seen), "document": document("shop", radius, seen), "sarif": run}

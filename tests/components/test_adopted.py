@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.adopting.documents import as_inputs, flat
+from gpu_pools.adopting.aks.resources import as_inputs, flat
 from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.platforms.aks.properties import known_of, replacing
 from gpu_pools.verifier import archive

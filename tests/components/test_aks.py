@@ -71,7 +71,7 @@ class TestCluster:
         (warning,) = [one for one in said if "supportPlan" in one]
         assert warning.startswith('properties of the cluster.supportPlan: "LongTerm" is not among the values of ')
 
-    def test_protects_the_cluster_alone_so_that_pools_can_be_rotated(self, run: Run) -> None:
+    def test_protects_the_cluster_alone_so_that_pools_can_be_replaced(self, run: Run) -> None:
         recorded = run(lambda: AksCluster("c", CLUSTER))
         protected = {request.name for request in recorded.requests.values() if request.protect}
         assert protected == {"c-cluster"}
@@ -117,11 +117,11 @@ class TestPool:
         assert inputs["nodeLabels"]["nvidia.com/mig.config"] == "all-disabled"
 
     def test_with_a_rollout_the_two_labels_are_the_components_input_alone(self, run: Run) -> None:
-        (planned,) = plan_of(aks_stack({"rollout": {}, "labels": {"team": "ml"}}, verification={})).pools
+        (pool_plan,) = plan_of(aks_stack({"rollout": {}, "labels": {"team": "ml"}}, verification={})).pools
         place: Any = {"cluster_name": "c", "resource_group_name": "g"}
-        recorded = run(lambda: AksGpuNodePool("nb", place, planned=planned))
+        recorded = run(lambda: AksGpuNodePool("nb", place, planned=pool_plan))
         assert recorded.one("AgentPool").inputs["nodeLabels"] == {"gpu-pools/pool": "gpu", "team": "ml"}
-        assert recorded.one("AksGpuNodePool").inputs == {"changedLabels": planned.changed_labels}
+        assert recorded.one("AksGpuNodePool").inputs == {"changedLabels": pool_plan.changed_labels}
         without = run(lambda: AksGpuNodePool("nb", {**place, "pool": FIXED}))
         assert without.one("AksGpuNodePool").inputs == {}
 

@@ -371,7 +371,7 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
 ASKED: Final = {
     ("cluster", "existing"): "which cluster is read: tests/components/test_existing_aks.py and test_existing_magnum.py",
     ("pools", "rollout"): "how nodes change: tests/components/test_rights.py and tests/unit/test_rollouts.py",
-    ("pools", "replace"): "how it is exchanged: tests/components/test_rotation.py and tests/unit/test_generations.py",
+    ("pools", "replace"): "how it is replaced: tests/components/test_replacement.py and tests/unit/test_replacements.py",
     ("pools", "drainTimeoutSeconds"): "how long that may take: tests/unit/test_emptying.py",
     ("pools", "adopted"): "what stays as it is: tests/components/test_adopted.py",
     ("sharing", "needs"): "what the plan refuses: tests/unit/test_memory_budget.py",

@@ -13,7 +13,7 @@ from gpu_pools.components.proof import operands_first
 from gpu_pools.components.proof.operands_first import Clock, operand_hooks
 from gpu_pools.plan.before_upgrade import HAS, STATE
 from gpu_pools.plan.driver_pods import driver_pods_digest
-from gpu_pools.plan.driver_upgrades import turn_seconds
+from gpu_pools.plan.driver_upgrades import seconds_per_round
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import DRIVER_NOTE
 from tests.api_server import ApiServer, kubeconfig
@@ -78,11 +78,11 @@ def waited(
 ) -> float:
     """Run the hook as the engine does; how long it took. `before`: what the verifiers' pods said of the driver's."""
     made: list[Any] = []
-    planned = plan(**operator)
+    stack_plan = plan(**operator)
     for kind in ("pods", "controllerrevisions", "clusterpolicies"):
         api.items.setdefault(kind, [])
     time = Time(passes)
-    run(lambda: made.extend(operand_hooks("n", planned, planned.pools[0], given or api.kubeconfig, time.clock())))
+    run(lambda: made.extend(operand_hooks("n", stack_plan, stack_plan.pools[0], given or api.kubeconfig, time.clock())))
     (hook,) = made
     assert not (hook.opts and hook.opts.on_dry_run)
     notes = {DRIVER_NOTE: before} if before else {}
@@ -102,37 +102,37 @@ def test_nothing_is_waited_for_where_all_have_it(run: Run, api: ApiServer, said:
 def test_it_is_waited_as_long_as_nodes_get_done_and_said_each_minute(run: Run, api: ApiServer, said: list[str]) -> None:
     """Ten nodes, each for nearly as long as one may take: far longer than the verifiers' own limit."""
     operator = {"driverUpgrade": {"drainTimeoutSeconds": 10}}
-    turn = turn_seconds(plan(**operator)) - 10
+    round_ = seconds_per_round(plan(**operator)) - 10
     api.items["nodes"] = nodes(**{f"n{index}": OLD for index in range(10)})
 
     def passes(now: float) -> None:
-        done = int(now // turn)
+        done = int(now // round_)
         api.items["nodes"] = nodes(**{f"n{index}": NEW if index < done else OLD for index in range(10)})
 
-    assert 10 * turn <= waited(run, api, passes, **operator) < 10 * turn + 10
+    assert 10 * round_ <= waited(run, api, passes, **operator) < 10 * round_ + 10
     assert said[0] == "pool a: 10 of its nodes get other pods of the operator first: n0, n1, n2, n3, n4 and 5 more"
     assert said[-1] == "pool a: 1 of its nodes get other pods of the operator first: n9"
-    assert len(said) == pytest.approx(10 * turn / 60, abs=1)
+    assert len(said) == pytest.approx(10 * round_ / 60, abs=1)
 
 
 def test_it_ends_where_nothing_moves(run: Run, api: ApiServer, said: list[str]) -> None:
-    turn = turn_seconds(plan())
+    round_ = seconds_per_round(plan())
     api.items["nodes"] = nodes(n1=OLD, n2=OLD, n3=OLD)
-    assert turn < waited(run, api, lambda _now: None) <= turn + 5
-    assert said[-1] == f"warning: it is not waited for the operator's pods of pool a (n1, n2, n3): no node got done in {turn} s"
+    assert round_ < waited(run, api, lambda _now: None) <= round_ + 5
+    assert said[-1] == f"warning: it is not waited for the operator's pods of pool a (n1, n2, n3): no node got done in {round_} s"
 
 
 def test_it_ends_when_all_turns_are_over_although_a_node_got_done(run: Run, api: ApiServer, said: list[str]) -> None:
     """Two at a time are one turn for two nodes."""
     operator = {"driverUpgrade": {"maxUnavailable": 2, "drainTimeoutSeconds": 60}}
-    turn = turn_seconds(plan(**operator))
+    round_ = seconds_per_round(plan(**operator))
     api.items["nodes"] = nodes(n1=OLD, n2=OLD)
 
     def passes(now: float) -> None:
-        api.items["nodes"] = nodes(n1=OLD if now < turn - 20 else NEW, n2=OLD)
+        api.items["nodes"] = nodes(n1=OLD if now < round_ - 20 else NEW, n2=OLD)
 
-    assert turn < waited(run, api, passes, **operator) <= turn + 5
-    assert said[-1] == f"warning: it is not waited for the operator's pods of pool a (n2): it took longer than {turn} s"
+    assert round_ < waited(run, api, passes, **operator) <= round_ + 5
+    assert said[-1] == f"warning: it is not waited for the operator's pods of pool a (n2): it took longer than {round_} s"
 
 
 def test_a_failed_node_ends_it_at_once(run: Run, api: ApiServer, said: list[str]) -> None:
@@ -266,13 +266,13 @@ def test_where_the_driver_s_pods_stay_as_they_are_or_nobody_said_what_they_were_
 
 
 def test_where_nothing_can_be_told_there_is_no_hook() -> None:
-    planned = plan(install=False)
-    assert operand_hooks("n", planned, planned.pools[0], "kubeconfig") == []
+    stack_plan = plan(install=False)
+    assert operand_hooks("n", stack_plan, stack_plan.pools[0], "kubeconfig") == []
 
 
 def test_nor_where_nobody_said_how_to_reach_the_cluster() -> None:
-    planned = plan()
-    assert operand_hooks("n", planned, planned.pools[0], None) == []
+    stack_plan = plan()
+    assert operand_hooks("n", stack_plan, stack_plan.pools[0], None) == []
 
 
 def test_the_platform_has_it_at_the_verifiers_of_each_pool(run: Run) -> None:

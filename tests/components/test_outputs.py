@@ -224,9 +224,9 @@ def test_what_is_typed_as_an_input_takes_an_output(run: Run, name: str) -> None:
 @pytest.mark.parametrize("name", these(BY_NAME, SOME))
 def test_what_is_planned_with_must_be_known_in_the_preview(run: Run, name: str) -> None:
     component = BY_NAME[name]
-    planned = {"pool", "pools", "sharing", "mig_strategy"}
-    places = [place for place, is_input in _leaves(_arguments(component)) if is_input and {*map(str, place[-2:])} & planned]
-    places = [place for place in places if place[-1] in planned or place[-1] == 0]
+    planning_keys = {"pool", "pools", "sharing", "mig_strategy"}
+    places = [place for place, is_input in _leaves(_arguments(component)) if is_input and {*map(str, place[-2:])} & planning_keys]
+    places = [place for place in places if place[-1] in planning_keys or place[-1] == 0]
 
     def program() -> None:
         for place in places:

@@ -111,21 +111,21 @@ class Orchard(Platform[OrchardCluster]):
     def pool_warnings(self, pool: Pool, sharing: Sharing, settings: Settings, driver: str) -> Iterator[str]:
         yield f"{pool.name} bears {sharing.text()} fruit"
 
-    def node_selector(self, cluster: OrchardCluster, planned: PlannedPool, group: str) -> dict[str, str]:
-        return {"orchard.example/tree": planned.name}
+    def node_selector(self, cluster: OrchardCluster, pool_plan: PlannedPool, group: str) -> dict[str, str]:
+        return {"orchard.example/tree": pool_plan.name}
 
-    def missing_nodes(self, cluster: OrchardCluster, planned: PlannedPool, group: str, selector: str) -> str:
+    def missing_nodes(self, cluster: OrchardCluster, pool_plan: PlannedPool, group: str, selector: str) -> str:
         return f"Look behind the {cluster.name} wall."
 
 
 class OrchardCloud(Cloud):
     """What it makes: the cluster is reached by a kubeconfig, and pools are resources of its own."""
 
-    def cluster(self, name: str, planned: Plan, section: Mapping[str, Any], opts: Any, given: Any) -> Any:
+    def cluster(self, name: str, plan: Plan, section: Mapping[str, Any], opts: Any, given: Any) -> Any:
         return ExistingCluster(name, {"context": "byo"}, opts)
 
-    def pools(self, name: str, planned: Plan, cluster: Any, opts: Any, made: Any, objects: Any) -> None:
-        for pool in planned.pools:
+    def pools(self, name: str, plan: Plan, cluster: Any, opts: Any, made: Any, objects: Any) -> None:
+        for pool in plan.pools:
             made[pool.name].append(pulumi.CustomResource("orchard:index:Tree", f"{name}-{pool.name}", {"kind": "t"}, opts))
 
 

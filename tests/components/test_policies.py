@@ -80,7 +80,7 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
         verified: bool = True,
         adopted: bool = False,
         observability: Any = None,
-        in_turn: bool = False,
+        by_rollout: bool = False,
     ) -> Stack:
         config = read_stack_file(PROJECT / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
@@ -93,7 +93,7 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
             sections["cluster"] |= {"driver": "capi-helm", "labels": {}}
             sections |= {"operator": {"install": False}, "nodeFeatureDiscovery": {"install": False}}
         sections |= {"observability": observability} if observability else {}
-        for pool in sections["pools"] if in_turn else ():
+        for pool in sections["pools"] if by_rollout else ():
             pool["rollout"] = {}
         return _described(run(lambda: GpuPlatform("gpu", sections)))
 
@@ -113,11 +113,11 @@ def test_our_own_stacks_break_no_mandatory_rule(whole_program: Callable[..., Sta
 def test_pools_whose_nodes_change_in_turn_are_judged_as_what_they_are(whole_program: Callable[..., Stack]) -> None:
     (rule,) = [one for one in RULES if one.name == "allowed-strategies"]
     found = []
-    for in_turn in (False, True):
-        described = whole_program("aks-dev", in_turn=in_turn)
+    for by_rollout in (False, True):
+        described = whole_program("aks-dev", by_rollout=by_rollout)
         _breaks_nothing(described, "aks-dev")
         own = [one.inputs["nodeLabels"] for one in described.of(kinds.AGENT_POOL)]
-        assert any(kinds.CONFIG_LABEL in labels for labels in own if isinstance(labels, dict)) != in_turn
+        assert any(kinds.CONFIG_LABEL in labels for labels in own if isinstance(labels, dict)) != by_rollout
         verdicts = judge(rule, described, _settings(rule, {rule.name: {"strategies": []}}), dt.date(2027, 1, 1))
         found.append(sorted(one.resource.name for one in verdicts))
     assert found[0] == found[1]

@@ -76,7 +76,7 @@ def test_needs_stand_beside_the_strategy(run: Run) -> None:
 )
 def test_declarations_of_a_stack_file_become_components(run: Run, written: dict[str, Any]) -> None:
     held = []
-    planned = modes.parse_sharing(written, "x", Problems())
-    assert planned
-    run(lambda: held.append(declare("x", written, planned)))
-    assert (held[0].written, held[0].declaration) == (written, planned)
+    sharing = modes.parse_sharing(written, "x", Problems())
+    assert sharing
+    run(lambda: held.append(declare("x", written, sharing)))
+    assert (held[0].written, held[0].declaration) == (written, sharing)

@@ -146,7 +146,7 @@ def node_of(plan: Plan, allocatable: int) -> tuple[Findings, nodes.Node]:
     """A node of a mode that exists, with the labels of the invented one; and what the verifier finds."""
     (pool,) = plan.pools
     expected = parse_expectation(node_expectation(plan, pool))
-    healthy = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 3}}, count=2))
+    healthy = nodes.healthy(*nodes.plan_and_pool({"timeSlicing": {"replicas": 3}}, count=2))
     text = plan.device_plugin_configs[pool.config_key]
     kubernetes = replace(
         healthy.kubernetes,

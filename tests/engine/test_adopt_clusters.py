@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpu_pools.adopting.documents import as_inputs, flat
+from gpu_pools.adopting.aks.resources import as_inputs, flat
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_ids import cluster_id, network_id, pool_id
 from sandbox.openstack import service

@@ -356,13 +356,13 @@ def test_sharing_changes_leave_node_groups_alone(magnum: Trial) -> None:
 def test_node_groups_come_and_go_at_once(magnum: Trial) -> None:
     """Two go, two come, in the middle of the file: still one operation at a time."""
 
-    def rotate(config: dict[str, Any]) -> None:
+    def replace_flavor(config: dict[str, Any]) -> None:
         shared, _, _, grows = config["gpu-pools:pools"]
         new = {"flavor": "g2.5xlarge", "count": 1, "sharing": "whole"}
         config["gpu-pools:pools"] = [{"name": "first", **new}, shared, {"name": "middle", **new}, grows]
 
     kept = {uid for name, uid in _uids(magnum).items() if "shared" in name or "grows" in name}
-    magnum.edit(rotate)
+    magnum.edit(replace_flavor)
     magnum.up().ok()
     groups = _groups(magnum)
     assert {name for name in groups if not name.startswith("default-")} == {"first", "shared", "middle", "grows"}

@@ -176,8 +176,8 @@ def _declare(trial: Trial, **sharing: Any) -> None:
 
 
 def _key(trial: Trial, pool: str, *, mig: bool = False) -> str:
-    (planned,) = [one for one in trial.plan().pools if one.name == pool]
-    return str(planned.mig_config_key if mig else planned.config_key)
+    (pool_plan,) = [one for one in trial.plan().pools if one.name == pool]
+    return str(pool_plan.mig_config_key if mig else pool_plan.config_key)
 
 
 def _keys(trial: Trial) -> set[str]:

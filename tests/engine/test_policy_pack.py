@@ -11,7 +11,7 @@ import pytest
 from gpu_pools.changes.steps import read_preview
 from gpu_pools.text.errors import InvalidStackError
 from tests.engine.pack_preview import Preview
-from tests.policies.programs import BAD, GOOD, POOL, in_turn, pool, program
+from tests.policies.programs import BAD, GOOD, POOL, by_rollout, pool, program
 from tests.tiers import these
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_a_stack_sets_limits(preview: Previewing) -> None:
 
 
 def test_labels_that_nodes_get_one_by_one_are_read_of_the_component_around_the_pool(preview: Previewing) -> None:
-    done = preview(in_turn(BAD["pool-config-exists"][0]))
+    done = preview(by_rollout(BAD["pool-config-exists"][0]))
     assert done.code != 0, done.text
     assert 'changedLabels["nvidia.com/device-plugin.config"]' in done.text
 

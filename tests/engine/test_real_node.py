@@ -140,7 +140,7 @@ def seen_of(pod: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class Seen:
+class NodeEvents:
     """What became of something on each node, and when."""
 
     def __init__(self) -> None:
@@ -168,9 +168,9 @@ class Seen:
 
 
 @contextlib.contextmanager
-def recorded(trial: Trial) -> Iterator[Seen]:
+def recorded(trial: Trial) -> Iterator[NodeEvents]:
     """Look at both nodes several times a second, and once more when it is over."""
-    seen, over = Seen(), threading.Event()
+    seen, over = NodeEvents(), threading.Event()
     api = trial.api()
 
     def look() -> None:

@@ -195,7 +195,7 @@ def test_mig_is_not_as_declared_and_mig_manager_hangs(fleet: Fleet) -> None:
     assert _offers(fleet, node, SLICE) == 7
 
 
-def test_a_broken_gpu_has_its_machine_exchanged(fleet: Fleet) -> None:
+def test_a_broken_gpu_has_its_machine_replaced(fleet: Fleet) -> None:
     """The cloud's part is done here: it takes the machine and one of the pool's number; the next deploy brings another."""
     node, cloud = fleet.node("ts", 1), AzureCloud(fleet.trial.folder)
     uid = _node(fleet, node)["metadata"]["uid"]
@@ -218,7 +218,7 @@ def test_a_broken_gpu_has_its_machine_exchanged(fleet: Fleet) -> None:
 
 
 @at_night("the same on another platform, four minutes")
-def test_a_node_that_magnums_autoscaler_brought_is_proven_and_can_be_exchanged(sandbox: Callable[..., Trial]) -> None:
+def test_a_node_that_magnums_autoscaler_brought_is_proven_and_can_be_replaced(sandbox: Callable[..., Trial]) -> None:
     """Its pool has a rollout: a node that joins is neither cordoned nor drained, and proven as all others."""
     trial = sandbox(MAGNUM)
     trial.up().ok()

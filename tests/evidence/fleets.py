@@ -50,7 +50,7 @@ config:
     - {name: mig, nodeSelector: {pool: mig}, gpuModel: NVIDIA A100-SXM4-80GB, gpusPerNode: 2, sharing: parted}
 """
 PLAN: Final[Plan] = plan_config(load_yaml(STACK)["config"])
-POOLS: Final = tuple(planned.name for planned in PLAN.pools)
+POOLS: Final = tuple(pool_plan.name for pool_plan in PLAN.pools)
 
 
 @dataclass
@@ -76,23 +76,23 @@ class Fleet:
 
 def fleet(count: int = 1) -> Fleet:
     """A healthy one with so many nodes in each pool, every one of which reported half a minute ago."""
-    nodes = [_node(planned.name, index) for planned in PLAN.pools for index in range(count)]
+    nodes = [_node(pool_plan.name, index) for pool_plan in PLAN.pools for index in range(count)]
     nodes.append({"metadata": {"name": "system", "labels": {"pool": "none"}}, "status": {"conditions": []}})
-    maps = {file.name: {EXPECTATION_FILE: file.text} for file in (expectation_file(PLAN, planned) for planned in PLAN.pools)}
+    maps = {file.name: {EXPECTATION_FILE: file.text} for file in (expectation_file(PLAN, pool_plan) for pool_plan in PLAN.pools)}
     maps[PROGRAM.config_map] = {PROGRAM_FILE: base64.b64encode(PROGRAM_BYTES).decode()}
     return Fleet({"clusterName": "byo", "verification": copy.deepcopy(reports(PLAN, PROGRAM))}, nodes, maps)
 
 
-def one_node(plan: Plan, planned: PoolPlan, found: Findings | None = None, node: healthy_nodes.Node | None = None) -> Fleet:
+def one_node(plan: Plan, pool_plan: PoolPlan, found: Findings | None = None, node: healthy_nodes.Node | None = None) -> Fleet:
     """A stack with one node, which reported half a minute ago what its verifier found; by default, that all is as declared."""
-    node, found = node or healthy_nodes.healthy(plan, planned), found or Findings()
-    file, at = expectation_file(plan, planned), text_of(NOW - dt.timedelta(seconds=30))
+    node, found = node or healthy_nodes.healthy(plan, pool_plan), found or Findings()
+    file, at = expectation_file(plan, pool_plan), text_of(NOW - dt.timedelta(seconds=30))
     assertion = Assertion(found, Observation(node.nvml, node.mps, node.kubernetes), 2, 0.5)
     origin = written.Origin(file.sha256, DIGEST, float(INTERVAL))
     text = written.evidence(node.expected, assertion, origin, node="gpu-1", at=at)
     status = "True" if found.verdict is Verdict.HOLDS else "False"
     condition = {"type": CONDITION, "status": status, "reason": "R", "message": "m", "lastHeartbeatTime": at}
-    labels = pool_selector(plan.settings.cluster, planned)
+    labels = pool_selector(plan.settings.cluster, pool_plan)
     there = {
         "metadata": {"name": "gpu-1", "uid": "u", "labels": labels, "annotations": {ANNOTATION: text}},
         "status": {
@@ -114,11 +114,11 @@ def reported(
     pool: str, name: str, findings: Findings | None = None, *, at: dt.datetime = NOW - dt.timedelta(seconds=30)
 ) -> tuple[str, dict[str, Any]]:
     """(annotation, condition) as the verifier on a node writes them."""
-    (planned,) = [one for one in PLAN.pools if one.name == pool]
-    node = healthy_nodes.healthy(PLAN, planned, name)
+    (pool_plan,) = [one for one in PLAN.pools if one.name == pool]
+    node = healthy_nodes.healthy(PLAN, pool_plan, name)
     found = findings or Findings()
     assertion = Assertion(found, Observation(node.nvml, node.mps, node.kubernetes), 2, 0.5)
-    origin = written.Origin(expectation_file(PLAN, planned).sha256, DIGEST, float(INTERVAL))
+    origin = written.Origin(expectation_file(PLAN, pool_plan).sha256, DIGEST, float(INTERVAL))
     text = written.evidence(node.expected, assertion, origin, node=name, at=text_of(at))
     status = {Verdict.HOLDS: "True", Verdict.DIFFERS: "False", Verdict.CANNOT_TELL: "Unknown"}[found.verdict]
     return text, {"type": CONDITION, "status": status, "reason": "R", "message": "m", "lastHeartbeatTime": text_of(at)}
@@ -130,8 +130,8 @@ _CACHE: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {}
 def _node(pool: str, index: int) -> dict[str, Any]:
     name = f"{pool}-{index}"
     if pool not in _CACHE:
-        (planned,) = [one for one in PLAN.pools if one.name == pool]
-        _CACHE[pool] = (*reported(pool, "NAME"), dict(planned.advertises))
+        (pool_plan,) = [one for one in PLAN.pools if one.name == pool]
+        _CACHE[pool] = (*reported(pool, "NAME"), dict(pool_plan.advertises))
     text, condition, advertised = _CACHE[pool]
     ready = {"type": "Ready", "status": "True"}
     return {

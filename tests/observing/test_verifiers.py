@@ -60,8 +60,8 @@ def told(plan: Plan, pool: str, state: str, at: float) -> dict[str, float]:
     target = f'instance="{pool}", job="{VERIFIER_APP}", gpu_pool="{pool}"'
     if state in {DOWN, ABSENT}:
         return {f"up{{{target}}}": 0.0} if state == DOWN else {}
-    planned = next(one for one in plan.pools if one.name == pool)
-    node = nodes.healthy(plan, planned, pool)
+    pool_plan = next(one for one in plan.pools if one.name == pool)
+    node = nodes.healthy(plan, pool_plan, pool)
     findings = Findings()
     if state == DIFFERS:
         findings.differs(Where("node"), "GPU count", 2, 1, "gpu-missing")

@@ -520,7 +520,7 @@ ALLOWED: dict[str, Program] = {
 }
 
 
-def in_turn(given: Program) -> Program:
+def by_rollout(given: Program) -> Program:
     """The program whose AKS pools have `rollout`: their components say which labels the nodes get one by one."""
     resources: list[Resource] = []
     for one in given.resources:

@@ -13,11 +13,25 @@ from gpu_pools.policies.acknowledged import acknowledged_by
 from gpu_pools.policies.described import Stack, Unknown
 from gpu_pools.policies.judging import RuleSettings, Undecided, Violation, judge
 from gpu_pools.policies.rules import RULES
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from gpu_pools.text.incidents import link
 from tests.unit.golden import golden
 
-from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, acknowledging, in_turn, made, operator, pod, pool, program, sharing
+from .programs import (
+    ALLOWED,
+    BAD,
+    GOOD,
+    OPERATOR,
+    Program,
+    acknowledging,
+    by_rollout,
+    made,
+    operator,
+    pod,
+    pool,
+    program,
+    sharing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,19 +84,19 @@ def test_what_is_said_of_bad_programs_is_what_somebody_has_read() -> None:
 
 #: No plan lets both partition, and this rule looks at one resource alone (tests/unit/test_rollouts.py).
 ONE_RESOURCE = {"one-mig-owner"}
-OF_POOLS = [(name, index) for name, programs in BAD.items() for index, one in enumerate(programs) if in_turn(one) != one]
+OF_POOLS = [(name, index) for name, programs in BAD.items() for index, one in enumerate(programs) if by_rollout(one) != one]
 
 
 @pytest.mark.parametrize(("name", "index"), [case for case in OF_POOLS if case[0] not in ONE_RESOURCE])
 def test_with_a_rollout_a_bad_pool_is_stopped_as_without(name: str, index: int) -> None:
-    found = verdicts(in_turn(BAD[name][index]), name)
+    found = verdicts(by_rollout(BAD[name][index]), name)
     assert {one.rule for one in found if isinstance(one, Violation)} == {name}
     assert not [one for one in found if isinstance(one, Undecided)]
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_with_a_rollout_a_good_program_is_left_alone(name: str) -> None:
-    assert verdicts(in_turn(GOOD[name])) == []
+    assert verdicts(by_rollout(GOOD[name])) == []
 
 
 @pytest.mark.parametrize("name", ["own label", "in turn"])
@@ -90,7 +104,7 @@ def test_an_empty_pool_is_selected_by_no_label_that_nodes_get_in_their_turn(name
     left: Any = {"options": {"ignore_changes": ("count",)}, "enableAutoScaling": True, "minCount": 0, "maxCount": 2}
     whole = {"nodeLabels": {kinds.CONFIG_LABEL: "whole"}}
     given = program(pool(**left, **whole), sharing(), pod(nodeSelector={kinds.CONFIG_LABEL: "whole"}))
-    found = verdicts(given if name == "own label" else in_turn(given))
+    found = verdicts(given if name == "own label" else by_rollout(given))
     assert [one.rule for one in found if isinstance(one, Violation)] == (["selectable-from-zero"] if name == "in turn" else [])
 
 
@@ -122,11 +136,11 @@ def test_a_pool_that_is_known_to_be_verified_needs_no_other_verification() -> No
         assert not [one for one in found if isinstance(one, Violation)]
 
 
-def test_a_pool_that_is_exchanged_is_known_by_its_label_and_not_by_azure_s_name() -> None:
-    labels = {POOL_LABEL: "serving", GENERATION_LABEL: "35f359"}
-    rotated = pool(agentPoolName="servin35f359", nodeLabels=labels)
+def test_a_pool_that_is_replaced_is_known_by_its_label_and_not_by_azure_s_name() -> None:
+    labels = {POOL_LABEL: "serving", REPLACEMENT_LABEL: "35f359"}
+    replaced_by_surge = pool(agentPoolName="servin35f359", nodeLabels=labels)
     for verified, stopped in (("serving", False), ("servin35f359", True)):
-        given = program(operator(), rotated, made(kinds.VERIFICATION, "one", {"pool": verified}), required=True)
+        given = program(operator(), replaced_by_surge, made(kinds.VERIFICATION, "one", {"pool": verified}), required=True)
         found = verdicts(given, "nodes-verified", tuple(rule for rule in RULES if rule.name == "nodes-verified"))
         assert [isinstance(one, Violation) for one in found] == [True] * stopped
 

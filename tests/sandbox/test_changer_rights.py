@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gpu_pools.proof import changer_rights
-from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
+from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, slot_rules
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import (
     CHANGE_ANNOTATION,
@@ -26,8 +26,8 @@ from gpu_pools.verifier.changer.change import Change, Manner, target_of
 from gpu_pools.verifier.changer.keep import keep
 from gpu_pools.verifier.changer.living_node import LivingNode
 from gpu_pools.verifier.changer.release import Release
-from gpu_pools.verifier.changer.steps import Holder, Mark, Target, read_mark
-from gpu_pools.verifier.changer.turns import Turns
+from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
+from gpu_pools.verifier.changer.rollout_steps import Holder, Mark, Target, read_mark
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable
@@ -37,7 +37,7 @@ from sandbox.system.patience import Patience
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.sandbox.test_verifier_rights import LONGEST_WAIT, MERGE, NODE, NODES, OTHER, RBAC, REFUSED, User
-from tests.verifier.nodes import healthy, planned
+from tests.verifier.nodes import healthy, plan_and_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -93,7 +93,7 @@ def _grant(admin: User) -> None:
         admin.ok("POST", place, {"metadata": {"name": account}})
         _bind(admin, "ClusterRole", f"all-{account}", cluster_rules(), RBAC, account)
     _bind(admin, "ClusterRole", changer_rights.ROLE, changer_rules(), RBAC, CHANGER)
-    _bind(admin, "Role", changer_rights.ROLE, turn_rules(), f"{RBAC}/namespaces/{VERIFIER_NAMESPACE}", CHANGER)
+    _bind(admin, "Role", changer_rights.ROLE, slot_rules(), f"{RBAC}/namespaces/{VERIFIER_NAMESPACE}", CHANGER)
     policies = {POLICY: (policy_spec(changers=True), policy_binding_spec())}
     policies[changer_rights.POLICY] = changer_policy_spec(), changer_policy_binding_spec()
     for name, (spec, binding) in policies.items():
@@ -290,9 +290,9 @@ def test_a_pod_that_its_budget_keeps_is_waited_for_or_deleted_with_its_grace(
         "PATCH", f"{NODES}/{NODE}", {"metadata": {"labels": {DEVICE_PLUGIN_CONFIG_LABEL: "old", MIG_CONFIG_LABEL: None}}}, MERGE
     )
     target = Target({DEVICE_PLUGIN_CONFIG_LABEL: f"new-{staying}"}, {})
-    turns = Turns(node.api, VERIFIER_NAMESPACE, "stay", "1", NODE)
+    slots = RolloutSlots(node.api, VERIFIER_NAMESPACE, "stay", "1", NODE)
     seconds = iter(range(0, 1_000, 5))
-    change = Change(target, node, turns, Manner(20, staying, 60), lambda: True, now=lambda: float(next(seconds)))
+    change = Change(target, node, slots, Manner(20, staying, 60), lambda: True, now=lambda: float(next(seconds)))
     change.sleep = lambda _: None
 
     def found() -> dict[str, Any]:
@@ -318,8 +318,8 @@ def test_a_pod_that_its_budget_keeps_is_waited_for_or_deleted_with_its_grace(
     admin.ok("DELETE", f"{WORK}/pods/{pod.name}", {"gracePeriodSeconds": 0})
     change.run()
     assert node.read()["metadata"]["labels"][DEVICE_PLUGIN_CONFIG_LABEL] == f"new-{staying}"
-    Release(node, turns).run()
-    assert not turns.mine()
+    Release(node, slots).run()
+    assert not slots.mine()
     assert "unschedulable" not in node.read()["spec"]
 
 
@@ -366,38 +366,38 @@ def test_what_a_tenant_writes_into_a_pod_is_not_believed(admin: User, node: Livi
 
 
 def test_of_two_nodes_one_gets_the_turn_and_it_is_inherited_from_a_node_that_is_gone(admin: User, node: LivingNode) -> None:
-    def turns(name: str) -> Turns:
-        return Turns(node.api, VERIFIER_NAMESPACE, "a", "1", name)
+    def slots(name: str) -> RolloutSlots:
+        return RolloutSlots(node.api, VERIFIER_NAMESPACE, "a", "1", name)
 
     admin.ok("POST", NODES, {"metadata": {"name": "short-lived"}})
-    assert turns("short-lived").take()
-    assert not turns(NODE).take()
-    assert (turns("short-lived").mine(), turns(NODE).mine()) == (True, False)
+    assert slots("short-lived").take()
+    assert not slots(NODE).take()
+    assert (slots("short-lived").mine(), slots(NODE).mine()) == (True, False)
     admin.ok("DELETE", f"{NODES}/short-lived")
-    assert turns(NODE).take()
-    assert not turns(OTHER).take()
-    turns(OTHER).free()
-    assert turns(NODE).mine()
-    turns(NODE).free()
-    assert turns(OTHER).take()
+    assert slots(NODE).take()
+    assert not slots(OTHER).take()
+    slots(OTHER).free()
+    assert slots(NODE).mine()
+    slots(NODE).free()
+    assert slots(OTHER).take()
 
 
 def test_a_turn_of_a_time_with_more_of_them_counts_and_is_freed(node: LivingNode) -> None:
-    def turns(name: str, count: int) -> Turns:
-        return Turns(node.api, VERIFIER_NAMESPACE, "many", str(count), name)
+    def slots(name: str, count: int) -> RolloutSlots:
+        return RolloutSlots(node.api, VERIFIER_NAMESPACE, "many", str(count), name)
 
-    assert [turns(name, 2).take() for name in (OTHER, NODE)] == [True, True]
-    turns(OTHER, 2).free()
-    assert turns(NODE, 1).mine()
-    assert not turns(OTHER, 1).take(), "one is changing still"
-    turns(NODE, 1).free()
-    assert turns(OTHER, 1).take()
-    assert not Turns(node.api, VERIFIER_NAMESPACE, "man", "1", OTHER).mine()
+    assert [slots(name, 2).take() for name in (OTHER, NODE)] == [True, True]
+    slots(OTHER, 2).free()
+    assert slots(NODE, 1).mine()
+    assert not slots(OTHER, 1).take(), "one is changing still"
+    slots(NODE, 1).free()
+    assert slots(OTHER, 1).take()
+    assert not RolloutSlots(node.api, VERIFIER_NAMESPACE, "man", "1", OTHER).mine()
 
 
 def test_a_share_is_one_of_the_nodes_that_the_pools_daemon_set_counts(admin: User, node: LivingNode) -> None:
-    def turns(name: str) -> Turns:
-        return Turns(node.api, VERIFIER_NAMESPACE, "share", "25%", name)
+    def slots(name: str) -> RolloutSlots:
+        return RolloutSlots(node.api, VERIFIER_NAMESPACE, "share", "25%", name)
 
     labels = {"app": "share"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "a:1"}]}}
@@ -410,9 +410,9 @@ def test_a_share_is_one_of_the_nodes_that_the_pools_daemon_set_counts(admin: Use
         names = [NODE, OTHER, "third"][: len(taken)]
         if "third" in names:
             admin.ok("POST", NODES, {"metadata": {"name": "third"}})
-        assert [turns(name).take() for name in names] == taken
+        assert [slots(name).take() for name in names] == taken
         for name in names:
-            turns(name).free()
+            slots(name).free()
 
 
 def test_the_time_is_the_api_servers(node: LivingNode) -> None:
@@ -441,7 +441,7 @@ def test_it_sets_labels_again_that_somebody_has_removed_or_overwritten_where_no_
 ) -> None:
     for namespace in ("team", "kube-system", "default"):
         admin.ok("DELETE", f"/api/v1/namespaces/{namespace}/pods")
-    one = healthy(*planned({"mig": {"layout": {"1g.10gb": 7}}}))
+    one = healthy(*plan_and_pool({"mig": {"layout": {"1g.10gb": 7}}}))
     target, labels = target_of(one.expected), one.kubernetes.labels
     gone = {key: value for key, value in labels.items() if key not in target.labels}
     asked: list[bool] = []

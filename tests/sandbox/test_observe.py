@@ -24,10 +24,10 @@ CONFIG: Final[dict[str, object]] = {
 
 def differences(allocatable: dict[str, str]) -> tuple[str, ...]:
     plan = plan_config(CONFIG)
-    [planned] = plan.pools
-    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in planned.taints]
+    [pool_plan] = plan.pools
+    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool_plan.taints]
     node: dict[str, Any] = {
-        "metadata": {"name": "n", "labels": {"kubernetes.azure.com/agentpool": "nb", **planned.labels, **planned.gfd_labels}},
+        "metadata": {"name": "n", "labels": {"kubernetes.azure.com/agentpool": "nb", **pool_plan.labels, **pool_plan.gfd_labels}},
         "spec": {"taints": taints},
         "status": {"allocatable": {"cpu": "1930m", "memory": "28Gi", **allocatable}},
     }

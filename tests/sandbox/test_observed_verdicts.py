@@ -16,9 +16,9 @@ VERIFYING: dict[str, Any] = {"verification": {}}
 def differences(*conditions: dict[str, str], verifiers_run: bool = True, **sections: Any) -> tuple[str, ...]:
     """Of a node that is otherwise as declared."""
     plan = plan_of(aks(**sections))
-    (planned,) = plan.pools
-    labels = {"kubernetes.azure.com/agentpool": planned.name, **planned.labels, **planned.gfd_labels}
-    allocatable = {name: str(count) for name, count in planned.advertises.items()}
+    (pool_plan,) = plan.pools
+    labels = {"kubernetes.azure.com/agentpool": pool_plan.name, **pool_plan.labels, **pool_plan.gfd_labels}
+    allocatable = {name: str(count) for name, count in pool_plan.advertises.items()}
     node = {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable, "conditions": list(conditions)}}
     ((seen,),) = (pool.nodes for pool in observe(plan, [node], verifiers_run=verifiers_run))
     return seen.differences
@@ -40,9 +40,9 @@ def test_what_the_verifier_does_not_confirm_is_a_difference(status: str, reason:
 def test_a_cause_stands_before_what_follows_from_it() -> None:
     """The table has room for three differences; a count that is wrong stands in a column of its own."""
     plan = plan_of(aks(**VERIFYING))
-    (planned,) = plan.pools
+    (pool_plan,) = plan.pools
     node = {
-        "metadata": {"name": "n", "labels": {"kubernetes.azure.com/agentpool": planned.name, "nvidia.com/mig.config": "x",
+        "metadata": {"name": "n", "labels": {"kubernetes.azure.com/agentpool": pool_plan.name, "nvidia.com/mig.config": "x",
                                              "nvidia.com/mig.config.state": "failed"}},
         "spec": {"unschedulable": True},
         "status": {"conditions": [verdict("False"), {"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]},
@@ -54,9 +54,9 @@ def test_a_cause_stands_before_what_follows_from_it() -> None:
 
 def test_a_report_that_proves_nothing_is_a_difference_whatever_the_condition_says() -> None:
     plan = plan_of(aks(**VERIFYING))
-    (planned,) = plan.pools
-    labels = {"kubernetes.azure.com/agentpool": planned.name, **planned.labels, **planned.gfd_labels}
-    allocatable = {name: str(count) for name, count in planned.advertises.items()}
+    (pool_plan,) = plan.pools
+    labels = {"kubernetes.azure.com/agentpool": pool_plan.name, **pool_plan.labels, **pool_plan.gfd_labels}
+    allocatable = {name: str(count) for name, count in pool_plan.advertises.items()}
     status = {"allocatable": allocatable, "conditions": [verdict("True", "AsDeclared")]}
     node = {"metadata": {"name": "n", "labels": labels}, "status": status}
     said = {"n": "stale: its last report is 20 min old; they come every 5 min"}
@@ -66,12 +66,12 @@ def test_a_report_that_proves_nothing_is_a_difference_whatever_the_condition_say
 
 def test_a_pool_that_somebody_else_made_larger_is_named() -> None:
     plan = plan_of(aks())
-    (planned,) = plan.pools
+    (pool_plan,) = plan.pools
     nodes = [
-        {"metadata": {"name": f"n{number}", "labels": {"kubernetes.azure.com/agentpool": planned.name}}} for number in range(9)
+        {"metadata": {"name": f"n{number}", "labels": {"kubernetes.azure.com/agentpool": pool_plan.name}}} for number in range(9)
     ]
     (told,) = notes(observe(plan, nodes, verifiers_run=False))
-    assert f"pool {planned.name} has 9 nodes; the stack file declares {planned.pool.max_nodes}" in told
+    assert f"pool {pool_plan.name} has 9 nodes; the stack file declares {pool_plan.pool.max_nodes}" in told
 
 
 def test_other_conditions_are_none_of_it() -> None:

@@ -86,8 +86,8 @@ def test_the_number_of_nodes() -> None:
 
 
 def kept(**pool: Any) -> set[str]:
-    planned = pool_of(aks({"adopted": True, **pool}, cluster=IN_ONE))
-    return set(kept_as_found(planned, pool_inputs(planned, Around({"gpu-pools": "dev"}))))
+    pool_plan = pool_of(aks({"adopted": True, **pool}, cluster=IN_ONE))
+    return set(kept_as_found(pool_plan, pool_inputs(pool_plan, Around({"gpu-pools": "dev"}))))
 
 
 ALL = azure_types.types()["AgentPool"].keys()
@@ -115,8 +115,8 @@ def test_its_surge_stays_unless_the_stack_says_one(said: dict[str, Any], *, keep
 
 
 def test_of_a_pool_that_the_stack_makes_nothing_is_kept() -> None:
-    planned = pool_of(aks())
-    assert kept_as_found(planned, pool_inputs(planned, Around())) == []
+    pool_plan = pool_of(aks())
+    assert kept_as_found(pool_plan, pool_inputs(pool_plan, Around())) == []
 
 
 def test_subnets_of_a_network_that_names_them() -> None:

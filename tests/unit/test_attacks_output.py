@@ -174,10 +174,10 @@ def test_a_message_of_sarif_has_no_placeholder_and_no_link() -> None:
 
 def test_the_list_of_what_terminals_act_on_is_whole() -> None:
     """The test's own list against Unicode's book: all controls, all turns of direction."""
-    turns = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    describe_rollout = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     for code in range(0x110000):
         one = chr(code)
-        if unicodedata.category(one) == "Cc" or unicodedata.bidirectional(one) in turns:
+        if unicodedata.category(one) == "Cc" or unicodedata.bidirectional(one) in describe_rollout:
             assert one == "\n" or one in ACTED_ON
             assert harmless.line(one) != one
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.plan.aks_found import too_old
+from gpu_pools.plan.kubernetes_version import check_kubernetes
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.platforms.aks.answers import Azure, MadeCluster, MadePool, Reservation, Size, Subnet, Usage, Version
 from gpu_pools.platforms.aks.cloud import judge
@@ -336,13 +336,13 @@ def test_a_cluster_keeps_a_version_that_is_offered_no_more() -> None:
 
 def test_a_version_that_is_too_old_for_the_stack() -> None:
     stack = settings({"osSku": "Ubuntu2404"}, {"osSku": "AzureLinux3", "driver": None})
-    found = {one.path: one.message for one in too_old(stack, "1.27.3", "the cluster has")}
+    found = {one.path: one.message for one in check_kubernetes(stack, "1.27.3", "the cluster has")}
     assert found == {
         "gpu-pools:verification": "needs Kubernetes 1.30, whose tokens of pods name their node, and the cluster has 1.27.3",
         f"{POOL}.osSku": "Ubuntu2404 needs Kubernetes 1.32, and the cluster has 1.27.3",
         "gpu-pools:pools[1].osSku": "AzureLinux3 needs Kubernetes 1.28, and the cluster has 1.27.3",
     }
-    assert too_old(stack, "1.32", "x") == too_old(stack, None, "x") == []
+    assert check_kubernetes(stack, "1.32", "x") == check_kubernetes(stack, None, "x") == []
 
 
 # --- quota -------------------------------------------------------------------------------------------------

@@ -46,16 +46,16 @@ def test_nothing_is_said_where_nothing_is_declared() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS["gpu-operator"])
 def test_pods_without_a_controller_and_with_an_empty_dir_strand_nothing(version: str) -> None:
-    planned = plan({}, version=version)
-    assert policy(planned) == {
+    stack_plan = plan({}, version=version)
+    assert policy(stack_plan) == {
         "autoUpgrade": True,
         "maxParallelUpgrades": 1,
         "maxUnavailable": 1,
         "gpuPodDeletion": {"force": True, "deleteEmptyDir": True, "timeoutSeconds": 600},
     }
     # Helm would ignore in silence what the chart does not know.
-    assert list(unknown_values({"driver": {"upgradePolicy": policy(planned)}}, "gpu-operator", version)) == []
-    assert warned(planned) == []
+    assert list(unknown_values({"driver": {"upgradePolicy": policy(stack_plan)}}, "gpu-operator", version)) == []
+    assert warned(stack_plan) == []
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_how_long_pods_may_stay(upgrade: dict[str, Any], seconds: int) -> None:
 
 @pytest.mark.parametrize(("declared", "rollouts", "most"), [(4, (), 4), (4, (2, 3), 2), (2, (4,), 2), (2, (2,), 2)], ids=str)
 def test_the_smallest_budget_of_a_pool_bounds_the_cluster(declared: int, rollouts: tuple[int, ...], most: int) -> None:
-    planned = plan({"maxUnavailable": declared}, rollouts)
-    assert (policy(planned)["maxParallelUpgrades"], policy(planned)["maxUnavailable"]) == (most, most)
-    assert len(warned(planned)) == (1 if most < declared else 0)
-    assert all("on 2 at a time, not on 4" in one and "pool a allows no more" in one for one in warned(planned))
+    stack_plan = plan({"maxUnavailable": declared}, rollouts)
+    assert (policy(stack_plan)["maxParallelUpgrades"], policy(stack_plan)["maxUnavailable"]) == (most, most)
+    assert len(warned(stack_plan)) == (1 if most < declared else 0)
+    assert all("on 2 at a time, not on 4" in one and "pool a allows no more" in one for one in warned(stack_plan))
 
 
 @pytest.mark.parametrize(
@@ -91,20 +91,20 @@ def test_the_smallest_budget_of_a_pool_bounds_the_cluster(declared: int, rollout
 def test_a_policy_among_the_values_is_held_against_the_budgets_as_well(
     written: dict[str, Any], rollouts: tuple[int, ...], said: str
 ) -> None:
-    planned = plan(None, rollouts, values={"driver": {"upgradePolicy": written}})
-    found = [one for pool in planned.pools for one in pool.warnings if "values.driver.upgradePolicy" in one]
+    stack_plan = plan(None, rollouts, values={"driver": {"upgradePolicy": written}})
+    found = [one for pool in stack_plan.pools for one in pool.warnings if "values.driver.upgradePolicy" in one]
     assert [said in one for one in found] == ([True] if said else [])
 
 
 def test_a_policy_among_the_values_has_no_effect_without_a_driver_of_the_operator_s() -> None:
-    planned = plan(None, driver="preinstalled", values={"driver": {"upgradePolicy": {"autoUpgrade": True}}})
-    assert [one for pool in planned.pools for one in pool.warnings if "upgradePolicy has no effect" in one]
+    stack_plan = plan(None, driver="preinstalled", values={"driver": {"upgradePolicy": {"autoUpgrade": True}}})
+    assert [one for pool in stack_plan.pools for one in pool.warnings if "upgradePolicy has no effect" in one]
 
 
 def test_without_a_driver_of_the_operator_s_it_has_no_effect_and_says_so() -> None:
-    planned = plan({}, driver="preinstalled")
-    assert policy(planned) is None
-    (one,) = warned(planned)
+    stack_plan = plan({}, driver="preinstalled")
+    assert policy(stack_plan) is None
+    (one,) = warned(stack_plan)
     assert "the operator installs no driver here" in one
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpu_pools.proof.emptying import Emptying, NotEmptiedError
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.living_node import ANNOTATION
 
@@ -30,8 +30,8 @@ class Cluster:
     seconds: float = 0.0
     told: list[str] = field(default_factory=list)
 
-    def node(self, name: str, generation: str | None, pool: str = "gpu", *, cordoned: bool = False) -> None:
-        labels = {POOL_LABEL: pool, **({} if generation is None else {GENERATION_LABEL: generation})}
+    def node(self, name: str, replacement_id: str | None, pool: str = "gpu", *, cordoned: bool = False) -> None:
+        labels = {POOL_LABEL: pool, **({} if replacement_id is None else {REPLACEMENT_LABEL: replacement_id})}
         metadata = {"name": name, "resourceVersion": "1", "labels": labels, "annotations": {}}
         self.nodes[name] = {"metadata": metadata, "spec": {"unschedulable": True} if cordoned else {}}
 
@@ -90,8 +90,8 @@ class Cluster:
             self.away -= 1
             raise ApiError(path, None, "connection refused")
 
-    def emptying(self, generation: str = "new", seconds: float = 100) -> Emptying:
-        return Emptying(self, "gpu", generation, seconds, self.told.append, now=lambda: self.seconds, sleep=self._sleep)
+    def emptying(self, replacement_id: str = "new", seconds: float = 100) -> Emptying:
+        return Emptying(self, "gpu", replacement_id, seconds, self.told.append, now=lambda: self.seconds, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.seconds += seconds
@@ -151,7 +151,7 @@ def test_old_nodes_are_cordoned_and_emptied_and_no_others(cluster: Cluster) -> N
     assert cluster.told[-1] == "pool gpu: no pod is left on its 2 old nodes"
 
 
-def test_nodes_of_several_old_generations_go_together(cluster: Cluster) -> None:
+def test_nodes_of_several_replaced_pools_go_together(cluster: Cluster) -> None:
     cluster.node("failed", "between")
     cluster.pod("on-failed", "failed")
     cluster.emptying().run()

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.plan.aks_found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
+from gpu_pools.plan.checks import drivers_of
+from gpu_pools.plan.kubernetes_version import check_kubernetes
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.platforms.aks.cluster import AksSettings
+from gpu_pools.platforms.aks.found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
 from gpu_pools.text.errors import InvalidStackError
 
 if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
+    from gpu_pools.text.errors import Problem
 
 OWNER = "gpu-pools/prod"
 NETWORK = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/hub"
@@ -43,8 +46,13 @@ def refused(section: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {one.path.removeprefix("gpu-pools:cluster."): (one.message, one.remedy) for one in caught.value.problems}
 
 
+def all_problems(stack: Settings, found: FoundCluster, owner: str) -> list[Problem]:
+    """As the component asks for them."""
+    return check_found(stack, found, owner, drivers_of(stack), check_kubernetes(stack, found.version, "the cluster has"))
+
+
 def problems(found: FoundCluster, owner: str = OWNER, **pool: Any) -> list[tuple[str, str]]:
-    return [(one.path.removeprefix("gpu-pools:"), one.message) for one in check_found(settings(**pool), found, owner)]
+    return [(one.path.removeprefix("gpu-pools:"), one.message) for one in all_problems(settings(**pool), found, owner)]
 
 
 # --- the section -------------------------------------------------------------------------------------------
@@ -170,9 +178,9 @@ def test_a_version_that_does_not_fit_the_clusters_is_refused(version: str, asked
 
 def test_the_startup_taint_needs_a_cluster_that_can_put_it_on() -> None:
     stack = plan_config({**config(), "gpu-pools:verification": {"startupTaint": True}}).settings
-    found = [one.message for one in check_found(stack, FOUND, OWNER)]
+    found = [one.message for one in all_problems(stack, FOUND, OWNER)]
     assert found == ["needs Kubernetes 1.36, and the cluster has 1.34.2"]
-    assert check_found(stack, replace(FOUND, version="1.36.0"), OWNER) == []
+    assert all_problems(stack, replace(FOUND, version="1.36.0"), OWNER) == []
 
 
 def test_subnets_are_of_the_clusters_network() -> None:
@@ -220,7 +228,7 @@ def test_an_autoscaled_pool_beside_node_auto_provisioning_is_refused_where_nothi
     stack = plan_config({**config(), "gpu-pools:pools": [pool]}).settings
 
     def found(cluster: FoundCluster) -> list[str]:
-        return [one.message for one in check_found(stack, cluster, OWNER)]
+        return [one.message for one in all_problems(stack, cluster, OWNER)]
 
     (message,) = found(replace(FOUND, provisions=True))
     assert (

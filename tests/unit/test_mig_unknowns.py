@@ -57,8 +57,8 @@ def test_names_that_no_source_contradicts_are_not_doubted() -> None:
 
 
 def test_the_plan_keeps_the_name_that_was_written() -> None:
-    planned = pool_of(existing({"gpuModel": "gb200-186gb"}, sharing={"cut": {"mig": {"layout": {"1g.24gb": 3, "2g.47gb": 1}}}}))
-    assert planned.advertises == {"nvidia.com/mig-1g.24gb": 3, "nvidia.com/mig-2g.47gb": 1}
+    pool_plan = pool_of(existing({"gpuModel": "gb200-186gb"}, sharing={"cut": {"mig": {"layout": {"1g.24gb": 3, "2g.47gb": 1}}}}))
+    assert pool_plan.advertises == {"nvidia.com/mig-1g.24gb": 3, "nvidia.com/mig-2g.47gb": 1}
 
 
 @pytest.mark.parametrize(

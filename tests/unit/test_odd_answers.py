@@ -41,8 +41,8 @@ from gpu_pools.platforms.aks import answers as azure_answers
 from gpu_pools.platforms.judgement import Unread
 from gpu_pools.proof.emptying import Emptying, NotEmptiedError
 from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
-from gpu_pools.repairing.exchanging import commands
 from gpu_pools.repairing.looking import Looker, NoNodeError
+from gpu_pools.repairing.machine_replacement import commands
 from gpu_pools.repairing.rights import Right, missing
 from gpu_pools.repairing.steps import read_mark as read_repair
 from gpu_pools.text.errors import InvalidStackError
@@ -52,8 +52,8 @@ from gpu_pools.usage.showing import usage_json
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.living_node import LivingNode
 from gpu_pools.verifier.changer.nfd_rules import names_of_setters
-from gpu_pools.verifier.changer.steps import read_mark
-from gpu_pools.verifier.changer.turns import Turns
+from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
+from gpu_pools.verifier.changer.rollout_steps import read_mark
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.node import NodeReader
@@ -240,7 +240,7 @@ class Reader:
 def _changed(api: Cluster) -> object:
     node = LivingNode(api, "mig-0", "gpu-operator")  # type: ignore[arg-type]
     read = node.read()
-    seen = node.seen(read, turn=True, is_open=True, as_declared=lambda *_: True)
+    seen = node.seen(read, has_slot=True, is_open=True, as_declared=lambda *_: True)
     node.give_back(read)
     node.restart_mig_manager()
     return seen
@@ -252,9 +252,9 @@ def _compared(api: Cluster) -> object:
     return findings
 
 
-def _turns(api: Cluster) -> object:
-    turns = Turns(api, "gpu-pools-verifier", "mig", "25%", "mig-0")  # type: ignore[arg-type]
-    return turns.mine(), turns.taken(), turns.take(), turns.free()
+def _slots(api: Cluster) -> object:
+    slots = RolloutSlots(api, "gpu-pools-verifier", "mig", "25%", "mig-0")  # type: ignore[arg-type]
+    return slots.mine(), slots.taken(), slots.take(), slots.free()
 
 
 def _repaired(api: Cluster) -> object:
@@ -374,7 +374,7 @@ def _gitlab(answer: Any) -> object:
 NODE: Final = a_node()
 NODES: Final = {"items": [NODE]}
 PODS: Final = {"items": [POD, {**POD, "metadata": {**POD["metadata"], "namespace": "tenant", "uid": "u2"}}]}  # type: ignore[dict-item]
-EXPECTED: Final = nodes.healthy(*nodes.planned({"mig": {"layout": {"1g.10gb": 7}}})).expected
+EXPECTED: Final = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"1g.10gb": 7}}})).expected
 REPORT: Final = json.loads(NODE["metadata"]["annotations"]["gpu-pools/verification"])
 SAMPLE: Final = {
     "metric": {"gpu_pool": "turns", "instance": "n", "namespace": "t", "pod": "p", "resource": "nvidia.com/gpu"},
@@ -456,8 +456,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "gpu_pools/verifier/changer/living_node.py": Reader(
         *in_cluster(_changed, **{"/nodes/": NODE, "/daemonsets/": DAEMON_SET, "/pods": PODS}), (ApiError,)
     ),
-    "gpu_pools/verifier/changer/turns.py": Reader(
-        *in_cluster(_turns, **{"/leases": LEASES, "/daemonsets/": DAEMON_SET, "/nodes/": NODE}), (ApiError,)
+    "gpu_pools/verifier/changer/rollout_slots.py": Reader(
+        *in_cluster(_slots, **{"/leases": LEASES, "/daemonsets/": DAEMON_SET, "/nodes/": NODE}), (ApiError,)
     ),
     "gpu_pools/verifier/node.py": Reader(
         *in_cluster(
@@ -465,13 +465,13 @@ READERS: Final[Mapping[str, Reader]] = {
             **{"/nodes/": NODE, "/pods": PODS, "/configmaps/": CONFIG, "/clusterpolicies/": POLICY},
         )
     ),
-    "gpu_pools/verifier/changer/steps.py": Reader(lambda found: read_mark(json.dumps(found)), json.loads(MARK)),
+    "gpu_pools/verifier/changer/rollout_steps.py": Reader(lambda found: read_mark(json.dumps(found)), json.loads(MARK)),
     "gpu_pools/repairing/steps.py": Reader(lambda found: read_repair(json.dumps(found)), json.loads(MARK)),
     "gpu_pools/repairing/looking.py": Reader(
         *in_cluster(_repaired, **{"/nodes/": NODE, "/nodes": NODES, "/daemonsets/": DAEMON_SET, "/pods": PODS}),
         (ApiError, EvidenceError, NoNodeError),
     ),
-    "gpu_pools/repairing/exchanging.py": Reader(
+    "gpu_pools/repairing/machine_replacement.py": Reader(
         lambda found: (
             commands(
                 "shop",
@@ -608,6 +608,7 @@ ASKED_BY: Final = {
             "components/magnum/settings.py",
             "gpu_pools/adopting/live.py",
             "gpu_pools/adopting/documents.py",
+            "gpu_pools/adopting/aks/resources.py",
             "gpu_pools/adopting/inside.py",
             "gpu_pools/verifier/hook_programs/pod_api.py",
         ),
@@ -630,9 +631,9 @@ ASKED_BY: Final = {
     # the engine's and the project's own documents, files of people, NVML
     **dict.fromkeys(
         (
-            "gpu_pools/adopting/aks.py",
-            "gpu_pools/adopting/existing.py",
-            "gpu_pools/adopting/magnum.py",
+            "gpu_pools/adopting/aks/agent_pools.py",
+            "gpu_pools/adopting/existing/nodes.py",
+            "gpu_pools/adopting/magnum/node_groups.py",
             "gpu_pools/adopting/pools.py",
             "gpu_pools/bench/client.py",
             "gpu_pools/bench/conductor.py",

@@ -130,9 +130,9 @@ def of(**operator: Any) -> Wanted:
         "sharing": {"whole": {"exclusive": {}}},
         "pools": [{"name": "a", "gpuModel": "a100-80gb", "gpusPerNode": 1, "sharing": "whole", "nodeSelector": {"pool": "a"}}],
     }
-    planned = plan_config({f"gpu-pools:{key}": value for key, value in config.items()})
-    found = wanted(planned, planned.pools[0])
-    assert (found.chart, found.pods) == (operand_chart(planned), driver_pods_digest(planned))
+    plan = plan_config({f"gpu-pools:{key}": value for key, value in config.items()})
+    found = wanted(plan, plan.pools[0])
+    assert (found.chart, found.pods) == (operand_chart(plan), driver_pods_digest(plan))
     return replace(found, pods=None)
 
 

@@ -50,8 +50,8 @@ class TestSelector:
         assert set(NODE_GROUP_LABELS) == {"heat", "magnum-cluster-api", "capi-helm"}
 
     def test_the_users_selector_on_an_existing_cluster(self) -> None:
-        planned = pool_of(existing({"nodeSelector": {"pool": "a", "zone": "b"}}))
-        assert labeller_selector(ExistingSettings(), planned) == {"pool": "a", "zone": "b"}
+        pool_plan = pool_of(existing({"nodeSelector": {"pool": "a", "zone": "b"}}))
+        assert labeller_selector(ExistingSettings(), pool_plan) == {"pool": "a", "zone": "b"}
 
     def test_none_on_aks(self) -> None:
         plan = plan_of(aks())
@@ -65,14 +65,14 @@ class TestSelector:
 
 class TestRule:
     def test_labels_follow_the_marker(self) -> None:
-        planned = pool_of(existing({"labels": {"example.com/team": "a"}}))
-        (rule,) = node_feature_rule(planned)["rules"]
+        pool_plan = pool_of(existing({"labels": {"example.com/team": "a"}}))
+        (rule,) = node_feature_rule(pool_plan)["rules"]
         assert rule == {
             "name": "gpu-pools gpu",
             "labels": {
                 "example.com/team": "a",
                 "gpu-pools/pool": "gpu",
-                "nvidia.com/device-plugin.config": planned.config_key,
+                "nvidia.com/device-plugin.config": pool_plan.config_key,
                 "nvidia.com/mig.config": "all-disabled",
             },
             "matchFeatures": [
@@ -100,18 +100,18 @@ class TestNodeGroupLabels:
 
     def test_the_taint_of_the_cern_talk_is_born_with_the_node(self) -> None:
         """NFD may not set a key below kubernetes.io; the kubelet may."""
-        planned = pool_of(magnum({"taints": ["node-role.kubernetes.io/gpu=true:NoSchedule"]}))
-        assert node_group_labels(planned, MagnumSettings(driver="heat")) == {
+        pool_plan = pool_of(magnum({"taints": ["node-role.kubernetes.io/gpu=true:NoSchedule"]}))
+        assert node_group_labels(pool_plan, MagnumSettings(driver="heat")) == {
             "kubelet_options": "--register-with-taints=node-role.kubernetes.io/gpu=true:NoSchedule"
         }
 
     def test_the_users_labels_pass_through(self) -> None:
-        planned = pool_of(magnum({"nodeGroupLabels": {"nvidia_gpu_enabled": "true"}}))
-        assert node_group_labels(planned, MagnumSettings(driver="heat")) == {"nvidia_gpu_enabled": "true"}
+        pool_plan = pool_of(magnum({"nodeGroupLabels": {"nvidia_gpu_enabled": "true"}}))
+        assert node_group_labels(pool_plan, MagnumSettings(driver="heat")) == {"nvidia_gpu_enabled": "true"}
 
     def test_the_users_kubelet_options_are_kept(self) -> None:
-        planned = pool_of(magnum({**TAINTED, "nodeGroupLabels": {"kubelet_options": "--v=2"}}))
-        labels = node_group_labels(planned, MagnumSettings(driver="heat"))
+        pool_plan = pool_of(magnum({**TAINTED, "nodeGroupLabels": {"kubelet_options": "--v=2"}}))
+        labels = node_group_labels(pool_plan, MagnumSettings(driver="heat"))
         assert labels["kubelet_options"].startswith("--v=2 --register-with-taints=")
 
     @pytest.mark.parametrize("driver", ["magnum-cluster-api", "capi-helm", None])
@@ -162,7 +162,7 @@ class TestLabeller:
                 os.killpg(script.pid, signal.SIGKILL)
             script.wait()
 
-    def test_of_a_pool_that_is_exchanged_it_says_the_generation_too_in_a_file_of_its_own(self, tmp_path: Path) -> None:
+    def test_of_a_pool_that_is_replaced_it_says_the_id_too_in_a_file_of_its_own(self, tmp_path: Path) -> None:
         """A line of no label holds for one feature alone (node-feature-discovery 0.18.3, source/local/local.go)."""
         pool = pool_of(magnum({"replace": "inPlace"}))
         spec = labeller_daemon_set_spec(pool, {"a": "b"}, [], "busybox:1")
@@ -173,27 +173,27 @@ class TestLabeller:
         try:
             feature = tmp_path / "gpu-pools-generation"
             _wait_until(feature.exists)
-            no_label, _, name, again, generation = feature.read_text(encoding="utf-8").splitlines()
+            no_label, _, name, again, replacement_id = feature.read_text(encoding="utf-8").splitlines()
             assert no_label == again == "# +no-label"
-            assert (name, generation) == ("gpu-pools/pool=gpu", f"gpu-pools/generation={pool.generation}")
+            assert (name, replacement_id) == ("gpu-pools/pool=gpu", f"gpu-pools/generation={pool.replacement_id}")
             assert list(tmp_path.iterdir()) == [feature]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(script.pid, signal.SIGKILL)
             script.wait()
-        assert spec["selector"]["matchLabels"]["gpu-pools/generation"] == pool.generation
+        assert spec["selector"]["matchLabels"]["gpu-pools/generation"] == pool.replacement_id
 
-    def test_each_generation_has_a_rule_and_a_labeller_of_its_own(self) -> None:
+    def test_each_replacement_has_a_rule_and_a_labeller_of_its_own(self) -> None:
         pool = pool_of(magnum({"replace": "inPlace"}))
         assert (rule_name(pool), labeller_name(pool)) == (
-            f"gpu-pools-gpu-{pool.generation}",
-            f"gpu-pools-marker-gpu-{pool.generation}",
+            f"gpu-pools-gpu-{pool.replacement_id}",
+            f"gpu-pools-marker-gpu-{pool.replacement_id}",
         )
         (rule,) = node_feature_rule(pool, "heat")["rules"]
         (feature,) = rule["matchFeatures"]
         values = {key: match["value"] for key, match in feature["matchExpressions"].items()}
-        assert values == {"gpu-pools/pool": ["gpu"], "gpu-pools/generation": [pool.generation]}
-        assert rule["labels"]["gpu-pools/generation"] == pool.generation
+        assert values == {"gpu-pools/pool": ["gpu"], "gpu-pools/generation": [pool.replacement_id]}
+        assert rule["labels"]["gpu-pools/generation"] == pool.replacement_id
         plain = pool_of(magnum())
         assert (rule_name(plain), labeller_name(plain)) == ("gpu-pools-gpu", "gpu-pools-marker-gpu")
 

@@ -85,8 +85,8 @@ class TestAdvertised:
         assert pool_of(aks({"vmSize": size}, sharing=sharing)).advertises == advertised
 
     def test_uniform_mig_under_a_given_mixed_strategy_is_named_by_profile(self) -> None:
-        planned = pool_of(aks(sharing=UNIFORM, operator={"migStrategy": "mixed"}))
-        assert planned.advertises == {"nvidia.com/mig-1g.10gb": 7}
+        pool_plan = pool_of(aks(sharing=UNIFORM, operator={"migStrategy": "mixed"}))
+        assert pool_plan.advertises == {"nvidia.com/mig-1g.10gb": 7}
 
     def test_time_slicing_of_some_mig_profiles(self) -> None:
         plan = plan_of(aks(sharing=SOME_SLICED))
@@ -112,22 +112,22 @@ class TestAdvertised:
         assert [(request.resource, request.most) for request in uniform] == [("nvidia.com/gpu", 1)]
 
     def test_uniform_time_sliced_mig_under_mixed(self) -> None:
-        planned = pool_of(aks(sharing=UNIFORM_SLICED, operator={"migStrategy": "mixed"}))
-        assert planned.advertises == {"nvidia.com/mig-1g.10gb": 14}
+        pool_plan = pool_of(aks(sharing=UNIFORM_SLICED, operator={"migStrategy": "mixed"}))
+        assert pool_plan.advertises == {"nvidia.com/mig-1g.10gb": 14}
 
     def test_the_mixed_layout_of_the_cern_talk(self) -> None:
-        planned = pool_of(magnum(sharing={"tr": {"mig": {"layout": {"3g.20gb": 1, "2g.10gb": 2}}}}))
-        assert planned.advertises == {"nvidia.com/mig-2g.10gb": 2, "nvidia.com/mig-3g.20gb": 1}
+        pool_plan = pool_of(magnum(sharing={"tr": {"mig": {"layout": {"3g.20gb": 1, "2g.10gb": 2}}}}))
+        assert pool_plan.advertises == {"nvidia.com/mig-2g.10gb": 2, "nvidia.com/mig-3g.20gb": 1}
 
     def test_one_pool_does_not_change_what_another_advertises(self) -> None:
         """A mixed layout makes the strategy mixed for all; time-slicing and whole GPUs keep their names."""
         pools = _pools({"sharing": "cut"}, {"sharing": "nb"}, {"sharing": "whole"})
-        planned = plan_of(aks(sharing={**MIXED, **SLICED}, pools=pools)).pools
-        assert [pool.advertises for pool in planned[1:]] == [{"nvidia.com/gpu": 4}, {"nvidia.com/gpu": 1}]
+        pool_plans = plan_of(aks(sharing={**MIXED, **SLICED}, pools=pools)).pools
+        assert [pool.advertises for pool in pool_plans[1:]] == [{"nvidia.com/gpu": 4}, {"nvidia.com/gpu": 1}]
 
 
-def _gfd(planned: PoolPlan) -> dict[str, str]:
-    return {key.removeprefix("nvidia.com/"): value for key, value in planned.gfd_labels.items()}
+def _gfd(pool_plan: PoolPlan) -> dict[str, str]:
+    return {key.removeprefix("nvidia.com/"): value for key, value in pool_plan.gfd_labels.items()}
 
 
 class TestExpectedLabels:
@@ -398,23 +398,23 @@ class TestMigStrategy:
 
 class TestLabels:
     def test_time_slicing_on_a_gpu_with_mig_turns_mig_off(self) -> None:
-        planned = pool_of(aks({"labels": {"team": "a"}}, sharing=SLICED))
-        assert planned.labels == {
+        pool_plan = pool_of(aks({"labels": {"team": "a"}}, sharing=SLICED))
+        assert pool_plan.labels == {
             "gpu-pools/pool": "gpu",
-            "nvidia.com/device-plugin.config": planned.config_key,
+            "nvidia.com/device-plugin.config": pool_plan.config_key,
             "nvidia.com/mig.config": "all-disabled",
             "team": "a",
         }
 
     def test_mig_names_its_layout(self) -> None:
-        planned = pool_of(aks(sharing=UNIFORM))
-        assert planned.labels["nvidia.com/mig.config"] == planned.mig_config_key
-        assert planned.mig_config_key.startswith("7x1g.10gb-")
+        pool_plan = pool_of(aks(sharing=UNIFORM))
+        assert pool_plan.labels["nvidia.com/mig.config"] == pool_plan.mig_config_key
+        assert pool_plan.mig_config_key.startswith("7x1g.10gb-")
 
     def test_no_mig_label_without_mig(self) -> None:
-        planned = pool_of(aks({"vmSize": T4}))
-        assert planned.mig_config_key is None
-        assert set(planned.labels) == {"gpu-pools/pool", "nvidia.com/device-plugin.config"}
+        pool_plan = pool_of(aks({"vmSize": T4}))
+        assert pool_plan.mig_config_key is None
+        assert set(pool_plan.labels) == {"gpu-pools/pool", "nvidia.com/device-plugin.config"}
 
     def test_a_switch_of_the_operator_may_be_set(self) -> None:
         labels = {"nvidia.com/gpu.deploy.driver": "false", "nvidia.com/gpu.workload.config": "container"}
@@ -440,10 +440,10 @@ class TestAksPartitions:
     def test_profile(self, size: str, layout: dict[str, int], profile: str) -> None:
         pool = {"vmSize": size, "partitionedBy": "aks", "driver": "preinstalled"}
         plan = plan_of(aks(pool, sharing={"cut": {"mig": {"layout": layout}}}))
-        (planned,) = plan.pools
-        assert planned.gpu_instance_profile == profile
-        assert planned.mig_config_key is None
-        assert "nvidia.com/mig.config" not in planned.labels
+        (pool_plan,) = plan.pools
+        assert pool_plan.gpu_instance_profile == profile
+        assert pool_plan.mig_config_key is None
+        assert "nvidia.com/mig.config" not in pool_plan.labels
         assert plan.operator_values["migManager"]["enabled"] is False
 
     @pytest.mark.parametrize(
@@ -645,8 +645,8 @@ class TestNodesAndWarnings:
         assert pool_json(pool_of(existing()))["nodes"] == {"min": 1, "max": None}
 
     def test_scaling_from_zero_warns(self) -> None:
-        planned = pool_of(aks({"count": GONE, "nodes": {"min": 0, "max": 4}}, sharing=SLICED))
-        assert [warning for warning in planned.warnings if "scaling from zero" in warning]
+        pool_plan = pool_of(aks({"count": GONE, "nodes": {"min": 0, "max": 4}}, sharing=SLICED))
+        assert [warning for warning in pool_plan.warnings if "scaling from zero" in warning]
         kept = pool_of(aks({"count": GONE, "nodes": {"min": 1, "max": 4}}, sharing=SLICED))
         assert not [warning for warning in kept.warnings if "scaling from zero" in warning]
 
@@ -701,14 +701,14 @@ class TestNodesAndWarnings:
         assert "the node has the last word" in " ".join(pool_of(inferred).warnings)
 
     def test_small_mps_shares_warn(self) -> None:
-        planned = pool_of(aks({"vmSize": T4}, sharing={"inf": {"mps": {"replicas": 48}}}))
-        assert "320 MiB" in " ".join(planned.warnings)
+        pool_plan = pool_of(aks({"vmSize": T4}, sharing={"inf": {"mps": {"replicas": 48}}}))
+        assert "320 MiB" in " ".join(pool_plan.warnings)
 
     @pytest.mark.parametrize(("replicas", "warned"), [(10, False), (11, True)])
     def test_a_share_of_1536_mib_is_no_small_one(self, replicas: int, warned: bool) -> None:  # noqa: FBT001
-        planned = pool_of(aks({"vmSize": T4}, sharing={"inf": {"mps": {"replicas": replicas}}}))
+        pool_plan = pool_of(aks({"vmSize": T4}, sharing={"inf": {"mps": {"replicas": replicas}}}))
         assert 15360 // 10 == 1536
-        assert any("which leaves little beside the CUDA context (D08)" in text for text in planned.warnings) is warned
+        assert any("which leaves little beside the CUDA context (D08)" in text for text in pool_plan.warnings) is warned
 
     def test_sixteen_mps_clients_are_fine_on_volta(self) -> None:
         assert pool_of(existing({"gpuModel": "v100-16gb"}, sharing={"inf": {"mps": {"replicas": 16}}})).advertises == {

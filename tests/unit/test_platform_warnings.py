@@ -66,8 +66,8 @@ def warnings(platform: str, declared: str, sections: Mapping[str, Any]) -> set[s
     else:
         pool["count"] = ...
     stack = STACKS[platform](pool, sharing={declared: SHARING[declared]}, **more)
-    (planned,) = plan_of(stack).pools
-    return set(planned.warnings)
+    (pool_plan,) = plan_of(stack).pools
+    return set(pool_plan.warnings)
 
 
 def of_all(warning: str) -> str:
@@ -109,9 +109,9 @@ def test_what_a_cluster_that_was_there_may_have_and_keeps_is_said_on_every_platf
     gone = dict.fromkeys(("name", "location", "systemPool", "templateId", "driver"), ...)
     cluster = {**gone, **CLUSTERS_THAT_WERE_THERE[platform]}
     stack = STACKS[platform](cluster=cluster, operator={"version": "v25.10.1"})
-    (planned,) = plan_of(stack).pools
-    assert sum("(W41)" in one for one in planned.warnings) == 1
-    assert sum("(W48)" in one for one in planned.warnings) == 1
+    (pool_plan,) = plan_of(stack).pools
+    assert sum("(W41)" in one for one in pool_plan.warnings) == 1
+    assert sum("(W48)" in one for one in pool_plan.warnings) == 1
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_what_a_cluster_that_was_there_may_have_and_keeps_is_said_on_every_platf
     ],
 )
 def test_r03_on_an_existing_cluster_ends_with_what_to_write(operator: dict[str, Any], said: str) -> None:
-    (planned,) = plan_of(existing(sharing={"mig": SHARING["mig"]}, operator=operator)).pools
-    found = [one for one in planned.warnings if "R03" in one]
+    (pool_plan,) = plan_of(existing(sharing={"mig": SHARING["mig"]}, operator=operator)).pools
+    found = [one for one in pool_plan.warnings if "R03" in one]
     assert [said in one for one in found] == ([True] if said else [])
 
 
 def test_r03_is_not_said_of_gpus_that_need_no_reset() -> None:
     sharing = {"mig": {"mig": {"layout": {"1g.10gb": 7}}}}
-    (planned,) = plan_of(existing({"gpuModel": "h100-80gb"}, sharing=sharing)).pools
-    assert not [one for one in planned.warnings if "R03" in one]
+    (pool_plan,) = plan_of(existing({"gpuModel": "h100-80gb"}, sharing=sharing)).pools
+    assert not [one for one in pool_plan.warnings if "R03" in one]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.proof.changer_rights import POLICY as CHANGERS
-from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
+from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, slot_rules
 from gpu_pools.proof.key_wait import KEY_WAIT, KEYS_LEFT, key_wait_spec, keys_left_spec
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
@@ -120,7 +120,7 @@ def test_what_verifiers_may_do_in_a_cluster() -> None:
 
 def test_what_changers_may_do_in_a_cluster() -> None:
     rights = {
-        "rules": {"cluster": changer_rules(), VERIFIER_NAMESPACE: turn_rules()},
+        "rules": {"cluster": changer_rules(), VERIFIER_NAMESPACE: slot_rules()},
         "nodes": policy_spec(changers=True),
         "pods": {"name": CHANGERS, "spec": changer_policy_spec(), "binding": changer_policy_binding_spec()},
     }

@@ -163,16 +163,16 @@ def test_a_well_formed_stack_has_a_consistent_plan(case: tuple[str, list[Drawn]]
     plan = plan_config(load_yaml(text)["config"])
     parted = yaml.safe_load(plan.mig_parted_config)["mig-configs"]
     assert [pool.name for pool in plan.pools] == [entry.pool["name"] for entry in drawn]
-    for planned, entry in zip(plan.pools, drawn, strict=True):
-        assert sum(planned.advertises.values()) == entry.total
-        assert min(planned.advertises.values()) > 0
-        assert all(qualified_name(resource) for resource in planned.advertises)
-        for labels in (planned.labels, planned.gfd_labels):
+    for pool_plan, entry in zip(plan.pools, drawn, strict=True):
+        assert sum(pool_plan.advertises.values()) == entry.total
+        assert min(pool_plan.advertises.values()) > 0
+        assert all(qualified_name(resource) for resource in pool_plan.advertises)
+        for labels in (pool_plan.labels, pool_plan.gfd_labels):
             assert all(qualified_name(key) for key in labels)
             assert all(LABEL_VALUE.fullmatch(value) for value in labels.values())
-        _check_configs(planned, plan.device_plugin_configs, parted)
-        assert len(planned.nvml.gpus) == planned.hardware.gpus
-        for taint in planned.taints:
+        _check_configs(pool_plan, plan.device_plugin_configs, parted)
+        assert len(pool_plan.nvml.gpus) == pool_plan.hardware.gpus
+        for taint in pool_plan.taints:
             assert {"key": taint.key, "operator": "Exists", "effect": taint.effect} in plan.tolerations
     assert plan.default_config_key in plan.device_plugin_configs
     assert set(plan.device_plugin_configs) == {plan.default_config_key, *(pool.config_key for pool in plan.pools)}

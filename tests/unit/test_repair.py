@@ -8,17 +8,17 @@ from typing import Final
 
 import pytest
 
-from gpu_pools.repairing.steps import Mark, Seen, Step, begun, blocking, failed, leaving, looked, next_step, read_mark
+from gpu_pools.repairing.steps import Mark, NodeUnderRepair, Step, begun, blocking, failed, leaving, looked, next_step, read_mark
 from gpu_pools.repairing.ways import APPS, Way, chosen, empties_node, frees_gpus, ways_of
 from gpu_pools.verifier.causes import CAUSES
-from gpu_pools.verifier.changer.steps import Holder
-from gpu_pools.verifier.changer.steps import read_mark as read_change
+from gpu_pools.verifier.changer.rollout_steps import Holder
+from gpu_pools.verifier.changer.rollout_steps import read_mark as read_change
 from tests.examples import examples
 
 GPU_POD = Holder("default", "trains", "u1", "ReplicaSet", {"nvidia.com/gpu": 1})
 WEB_POD = Holder("default", "web", "u2", "ReplicaSet", {})
 AGENT = Holder("default", "agent", "u3", "DaemonSet", {"nvidia.com/gpu": 1})
-SEEN: Final = Seen(
+SEEN: Final = NodeUnderRepair(
     cordoned=False,
     ready=True,
     mark=None,
@@ -53,18 +53,18 @@ def test_what_the_verifier_says_helps_a_node_has_a_way(words: str) -> None:
 
 
 def test_the_first_cause_decides_whether_a_repair_helps() -> None:
-    assert chosen(["gpu-lost", "unhealthy"], exchanged=False) == (Way.HAND, Way.PLUGIN)
-    assert chosen(["taint-missing", "unhealthy"], exchanged=False) == (), "the taint would still be missing"
-    assert chosen(["label-other", "unhealthy"], exchanged=False) == (Way.LABEL, Way.PLUGIN)
-    assert chosen([], exchanged=False) == ()
-    assert chosen(["mps-split"], exchanged=False) == (Way.MPS, Way.PLUGIN), "the daemon, then the plugin"
+    assert chosen(["gpu-lost", "unhealthy"], replaced=False) == (Way.HAND, Way.PLUGIN)
+    assert chosen(["taint-missing", "unhealthy"], replaced=False) == (), "the taint would still be missing"
+    assert chosen(["label-other", "unhealthy"], replaced=False) == (Way.LABEL, Way.PLUGIN)
+    assert chosen([], replaced=False) == ()
+    assert chosen(["mps-split"], replaced=False) == (Way.MPS, Way.PLUGIN), "the daemon, then the plugin"
 
 
 @pytest.mark.parametrize("label", ["label-other", "label-missing"])
 def test_what_follows_from_a_wrong_label_is_not_repaired_by_itself(label: str) -> None:
     follows = ["operand-config", "config-wedged", "nothing-offered", "count-other", "left-over", "gfd-other", "mig-layout"]
-    assert chosen([label, *follows], exchanged=False) == (Way.LABEL,)
-    assert chosen(follows, exchanged=False) == (), "config-manager's error stands above them"
+    assert chosen([label, *follows], replaced=False) == (Way.LABEL,)
+    assert chosen(follows, replaced=False) == (), "config-manager's error stands above them"
 
 
 def test_labels_are_set_once_no_pod_holds_a_gpu_and_until_they_are_as_declared() -> None:
@@ -77,16 +77,16 @@ def test_labels_are_set_once_no_pod_holds_a_gpu_and_until_they_are_as_declared()
 
 def test_a_node_that_goes_on_changing_gets_only_what_ends_nobodys_work() -> None:
     stuck = ("unsteady", "config-wedged", "gfd-other")
-    assert chosen(stuck, exchanged=False) == (Way.GFD, Way.POD), "an operand that ends at each start is what changes"
-    assert chosen(("unsteady", "mig-pending"), exchanged=False) == (), "mig-manager may be at work"
-    assert chosen(("unsteady", "label-missing", "unhealthy"), exchanged=False) == ()
-    assert chosen(("unsteady",), exchanged=False) == ()
-    assert chosen(("unsteady", "config-wedged"), exchanged=True) == (Way.REPLACE,)
+    assert chosen(stuck, replaced=False) == (Way.GFD, Way.POD), "an operand that ends at each start is what changes"
+    assert chosen(("unsteady", "mig-pending"), replaced=False) == (), "mig-manager may be at work"
+    assert chosen(("unsteady", "label-missing", "unhealthy"), replaced=False) == ()
+    assert chosen(("unsteady",), replaced=False) == ()
+    assert chosen(("unsteady", "config-wedged"), replaced=True) == (Way.REPLACE,)
 
 
-def test_a_broken_gpu_is_exchanged_and_nothing_else_is_done_to_it() -> None:
-    assert chosen(["gpu-reset", "memory-broken"], exchanged=False) == (Way.REPLACE,)
-    assert chosen(["label-missing"], exchanged=True) == (Way.REPLACE,)
+def test_a_broken_gpu_has_its_machine_replaced_and_nothing_else_is_done_to_it() -> None:
+    assert chosen(["gpu-reset", "memory-broken"], replaced=False) == (Way.REPLACE,)
+    assert chosen(["label-missing"], replaced=True) == (Way.REPLACE,)
 
 
 # --- who has to go ----------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_a_cordon_of_others_stays_theirs_and_ours_stays_ours_when_it_begins_anew
 # --- steps ------------------------------------------------------------------------------------------------
 
 
-def _at(ways: tuple[Way, ...], **changes: object) -> Seen:
+def _at(ways: tuple[Way, ...], **changes: object) -> NodeUnderRepair:
     mark = begun(ways, ("p1", "v1"), SEEN, "now")
     return replace(SEEN, cordoned=True, mark=mark, **changes)  # type: ignore[arg-type]
 
@@ -236,12 +236,12 @@ class World:
     draw: random.Random
     ways: tuple[Way, ...]
     cordoned_before: bool
-    seen: Seen = SEEN
+    seen: NodeUnderRepair = SEEN
     healed: bool = False
     number: int = 1
     trail: list[Step] = field(default_factory=list)
 
-    def turn(self) -> None:
+    def has_slot(self) -> None:
         """Something happens."""
         self.number += 1
         if Way.HAND in self.ways and self.draw.random() < 0.2 and not (self.seen.holders or self.seen.others):
@@ -281,7 +281,7 @@ def test_it_ends_proven_with_the_cordon_as_it_was_wherever_it_is_killed(seed: in
     cordoned = draw.random() < 0.5
     world = World(draw, ways, cordoned, replace(SEEN, cordoned=cordoned))
     for _ in range(400):
-        world.turn()
+        world.has_slot()
         step = next_step(world.seen)
         # A kill between a look and its step leaves no more than what stands there.
         if draw.random() < 0.3:

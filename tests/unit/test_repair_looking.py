@@ -12,8 +12,8 @@ import pytest
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.repairing import looking
-from gpu_pools.repairing.exchanging import commands
 from gpu_pools.repairing.looking import Looker, NoNodeError, being_changed
+from gpu_pools.repairing.machine_replacement import commands
 from gpu_pools.repairing.repair import Manner, Repair, RepairError
 from gpu_pools.repairing.rights import Right, missing, needed
 from gpu_pools.repairing.steps import begun
@@ -100,7 +100,7 @@ def looker(fleet: fleets.Fleet, name: str = "mig-0") -> Looker:
 def test_a_node_that_is_proven_has_nothing_to_be_done() -> None:
     look = looker(fleets.fleet()).look()
     assert (look.pool, look.seen.proven, look.findings) == ("mig", True, ())
-    assert chosen([one.cause for one in look.findings], exchanged=False) == ()
+    assert chosen([one.cause for one in look.findings], replaced=False) == ()
 
 
 def test_who_holds_gpus_who_is_beside_them_and_who_belongs_to_the_node() -> None:
@@ -133,19 +133,19 @@ def test_what_a_report_says_decides() -> None:
 
 
 def _mislabelled(fleet: fleets.Fleet, key: str = "nvidia.com/mig.config", value: str = "by-hand") -> Looker:
-    (planned,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
-    fleet.node("mig")["metadata"]["labels"] |= {**planned.labels, key: value}
+    (pool_plan,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
+    fleet.node("mig")["metadata"]["labels"] |= {**pool_plan.labels, key: value}
     fleets.put_report(fleet.node("mig"), *fleets.broken("mig", "mig-0", "label-other"))
     return looker(fleet)
 
 
 def test_a_label_that_somebody_has_changed_is_set_as_the_deployed_expectation_says() -> None:
     fleet = fleets.fleet()
-    (planned,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
-    declared_value = planned.labels["nvidia.com/mig.config"]
+    (pool_plan,) = [one for one in fleets.PLAN.pools if one.name == "mig"]
+    declared_value = pool_plan.labels["nvidia.com/mig.config"]
     look = _mislabelled(fleet).look()
     assert look.seen.labels == {"nvidia.com/mig.config": declared_value}
-    assert chosen([one.cause for one in look.findings], exchanged=False) == (Way.LABEL,)
+    assert chosen([one.cause for one in look.findings], replaced=False) == (Way.LABEL,)
     plan = plan_text(look, (Way.LABEL,), MANNER, [], looker(fleet).pool("mig"), ())
     assert f"its labels are set to the declared values: nvidia.com/mig.config={declared_value}" in plan
 
@@ -172,14 +172,14 @@ def test_a_silent_verifier_starts_anew_and_says_nothing_that_counts() -> None:
     fleets.aged(fleet.node("mig"), 4000)
     look = looker(fleet).look()
     assert look.seen.causes is None
-    assert chosen([one.cause for one in look.findings], exchanged=False) == (Way.VERIFIER,)
+    assert chosen([one.cause for one in look.findings], replaced=False) == (Way.VERIFIER,)
 
 
 def test_a_kubelet_that_says_nothing_needs_a_hand_whatever_the_last_report_says() -> None:
     fleet = fleets.fleet()
     fleet.node("mig")["status"]["conditions"][0]["status"] = "Unknown"
     look = _broken(fleet, "mig-layout").look()
-    assert Way.HAND in chosen([one.cause for one in look.findings], exchanged=False)
+    assert Way.HAND in chosen([one.cause for one in look.findings], replaced=False)
     assert not look.seen.ready
 
 
@@ -197,7 +197,7 @@ def test_what_mig_manager_hangs_in_is_read_off_the_labels(state: str, seconds_ag
     metadata["managedFields"] = [{"manager": "m", "time": time, "fieldsV1": fields}]
     causes = [one.cause for one in _broken(fleet, "operand-missing").look().findings]
     assert (causes[0] == "mig-stuck") is hangs
-    assert (chosen(causes, exchanged=False) == (Way.MIG,)) is hangs
+    assert (chosen(causes, replaced=False) == (Way.MIG,)) is hangs
 
 
 def test_a_node_of_nobody_and_one_that_is_not_there() -> None:
@@ -399,7 +399,7 @@ def test_a_machine_that_the_stack_does_not_have_is_its_owner_s() -> None:
 # --- doing ------------------------------------------------------------------------------------------------
 
 
-def test_a_node_that_goes_is_an_end_only_where_its_machine_is_exchanged() -> None:
+def test_a_node_that_goes_is_an_end_only_where_its_machine_is_replaced() -> None:
     gone = looker(fleets.fleet(), "nobody")
     assert Repair(gone, (Way.REPLACE,), MANNER, print).run() is False
     with pytest.raises(RepairError, match="is not there any more"):

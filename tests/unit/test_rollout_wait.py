@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.proof.rollout_end import Counts, Seen, counts, ends, lost, only_waits, stands_still
+from gpu_pools.proof.rollout_end import Counts, PoolObjects, counts, ends, lost, only_waits, stands_still
 from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.living_node import ANNOTATION
-from gpu_pools.verifier.changer.steps import Mark
+from gpu_pools.verifier.changer.rollout_steps import Mark
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
 
 PLACE = Place("ns", "verifiers", "app=v", "pool=gpu")
@@ -51,8 +51,8 @@ def node(name: str, mark: Mark | None = None, state: str = "success") -> dict[st
     return {"metadata": {"name": name, "labels": {MIG_STATE_LABEL: state}, "annotations": annotations}}
 
 
-def seen(*pods: dict[str, Any], pending: str = "") -> Seen:
-    return Seen(daemon_set(), [node("n", state="pending" if pending == "n" else "success")], pods)
+def seen(*pods: dict[str, Any], pending: str = "") -> PoolObjects:
+    return PoolObjects(daemon_set(), [node("n", state="pending" if pending == "n" else "success")], pods)
 
 
 # --- over ----------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_it_only_waits_while_no_node_is_being_changed_or_proven() -> None:
     assert not only_waits(seen(pod("n", container("change", KILLED, 0)), proven))
     for stopped, waits in (((), False), (("u",), True)):
         marked = [node("n", Mark("to", cordoned=True, since="t", stopped=stopped))]
-        assert only_waits(Seen(daemon_set(), marked, [pod("n", IN_TURN)])) is waits
+        assert only_waits(PoolObjects(daemon_set(), marked, [pod("n", IN_TURN)])) is waits
 
 
 # --- waiting -------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_a_node_that_fails_ends_it_with_reason_and_remedy_long_before_the_time_i
     text = str(failed.value)
     assert text.startswith(
         "pool gpu: its rollout stands still: 0 of 3 nodes are as declared, and of 1 the change failed. "
-        "a: not changed: web/one holds a GPU. Nodes whose turn"
+        "a: not changed: web/one holds a GPU. Nodes without a rollout slot"
     )
     assert "deploy again, which goes on from here; or deploy the old declaration" in text
     assert cluster.told[-1].endswith("a was given back as it was since t")
@@ -337,7 +337,9 @@ def test_when_the_time_is_over_it_says_how_far_it_came() -> None:
     cluster = Cluster()
     wait = cluster.waits(60)
     waited(wait, cluster, 60)
-    with pytest.raises(NotRolledOutError, match=r"was not over in 60 s: 0 of 3 nodes are as declared\. Nodes whose"):
+    with pytest.raises(
+        NotRolledOutError, match=r"was not over in 60 s: 0 of 3 nodes are as declared\. Nodes without a rollout slot"
+    ):
         wait.look()
 
 

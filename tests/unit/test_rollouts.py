@@ -19,8 +19,8 @@ from gpu_pools.proof.verifier_pods import Changer, verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError, RefusedError
-from gpu_pools.verifier.changer.steps import Mark
-from gpu_pools.verifier.changer.turns import at_once
+from gpu_pools.verifier.changer.rollout_slots import at_once
+from gpu_pools.verifier.changer.rollout_steps import Mark
 from gpu_pools.verifier.changer.windows import read_window
 from gpu_pools.verifier.hook_programs.cleanup_program import leftovers
 from tests.unit.stacks import aks, existing, magnum, plan_of
@@ -58,9 +58,9 @@ def test_where_aks_partitions_no_layout_is_set_node_by_node() -> None:
     """So the rule that AKS and the operator do not both partition has nothing to look for in these labels."""
     parts = {"mig": {"layout": {"1g.10gb": 7}}}
     pool = {"partitionedBy": "aks", **ROLLOUT}
-    (planned,) = plan_of(aks(pool, sharing={"s": parts}, operator={"driver": "preinstalled"}, verification={})).pools
-    assert planned.gpu_instance_profile
-    assert MIG_CONFIG_LABEL not in planned.changed_labels
+    (pool_plan,) = plan_of(aks(pool, sharing={"s": parts}, operator={"driver": "preinstalled"}, verification={})).pools
+    assert pool_plan.gpu_instance_profile
+    assert MIG_CONFIG_LABEL not in pool_plan.changed_labels
 
 
 def test_new_nodes_of_an_aks_pool_have_whole_gpus_at_first_which_is_told() -> None:

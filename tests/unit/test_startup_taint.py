@@ -66,8 +66,8 @@ def test_neither_its_presence_nor_its_absence_is_a_difference(platform: str) -> 
 
 
 def test_heat_s_kubelets_register_with_it_beside_the_pool_s_own() -> None:
-    planned = pool_of(magnum({"taints": ["sku=gpu:NoSchedule"]}, verification=VERIFIED))
-    assert node_group_labels(planned, MagnumSettings(driver="heat")) == {
+    pool_plan = pool_of(magnum({"taints": ["sku=gpu:NoSchedule"]}, verification=VERIFIED))
+    assert node_group_labels(pool_plan, MagnumSettings(driver="heat")) == {
         "kubelet_options": f"--register-with-taints=sku=gpu:NoSchedule,{STARTUP_TAINT.key}=:NoSchedule"
     }
 

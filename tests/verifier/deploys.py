@@ -20,7 +20,7 @@ from tests.verifier.pool_world import POOL, Changer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpu_pools.verifier.changer.steps import Target
+    from gpu_pools.verifier.changer.rollout_steps import Target
     from tests.verifier.pool_world import World
 
 POOL_LABEL: Final = "gpu-pools/pool"

@@ -131,19 +131,19 @@ class Verifier:
     """One node's verifier: it asserts and marks as `watch --mark` does, and counts how often its node's changes woke it."""
 
     node: str
-    planned: PoolPlan
+    pool_plan: PoolPlan
     api: _Followed
     program: str
     woken: int = 0
     observer: Observer = field(init=False)
 
     def __post_init__(self) -> None:
-        healthy = nodes.healthy(PLAN, self.planned, self.node)
+        healthy = nodes.healthy(PLAN, self.pool_plan, self.node)
         self.expected = healthy.expected
         self.reader = NodeReader(self.api, self.node)
         prepared: Any = _Prepared(healthy.nvml)
         self.observer = Observer(prepared, self.reader, 0)
-        file = expectation_file(PLAN, self.planned)
+        file = expectation_file(PLAN, self.pool_plan)
         self.origin = Origin(file.sha256, self.program, PLAN.settings.verification.interval_seconds)
 
     def assert_and_mark(self) -> Assertion:
@@ -281,8 +281,8 @@ class Fleet:
         body = {"metadata": {"name": DEVICE_PLUGIN_CONFIG_MAP}, "data": texts}
         self.admin.create(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/configmaps", body)
         grant(self.admin)
-        for planned in PLAN.pools:
-            file = expectation_file(PLAN, planned)
+        for pool_plan in PLAN.pools:
+            file = expectation_file(PLAN, pool_plan)
             expectation = {"metadata": {"name": file.name}, "data": {EXPECTATION_FILE: file.text}}
             self.admin.create(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps", expectation)
         program = {PROGRAM_FILE: base64.b64encode(self.file).decode()}
@@ -299,17 +299,17 @@ class Fleet:
             return error.status == HTTPStatus.FORBIDDEN
         return False
 
-    def _verifier(self, name: str, planned: PoolPlan) -> Verifier:
-        self._make_node(name, planned)
+    def _verifier(self, name: str, pool_plan: PoolPlan) -> Verifier:
+        self._make_node(name, pool_plan)
         account = self.folder / name
         account.mkdir()
         (account / "token").write_text(self._token(name))
         (account / "ca.crt").write_text(self.cluster.ca_pem)
-        return Verifier(name, planned, _Followed(self.cluster.server, account / "token", account / "ca.crt"), self.program)
+        return Verifier(name, pool_plan, _Followed(self.cluster.server, account / "token", account / "ca.crt"), self.program)
 
-    def _make_node(self, name: str, planned: PoolPlan) -> None:
-        wanted = nodes.kubernetes_of(PLAN, planned, name)
-        labels = {**wanted.labels, **pool_selector(PLAN.settings.cluster, planned)}
+    def _make_node(self, name: str, pool_plan: PoolPlan) -> None:
+        wanted = nodes.kubernetes_of(PLAN, pool_plan, name)
+        labels = {**wanted.labels, **pool_selector(PLAN.settings.cluster, pool_plan)}
         self.admin.create(NODES, {"metadata": {"name": name, "labels": labels}})
         amounts = {resource: str(count) for resource, count in wanted.allocatable.items()}
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": nodes.STARTED, "lastTransitionTime": nodes.STARTED}

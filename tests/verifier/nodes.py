@@ -63,7 +63,7 @@ class Node:
     kubernetes: NodeReading
 
 
-def planned(sharing: dict[str, Any], *, key: str = "a100-80gb", count: int = 1, **pool: Any) -> tuple[Plan, PoolPlan]:
+def plan_and_pool(sharing: dict[str, Any], *, key: str = "a100-80gb", count: int = 1, **pool: Any) -> tuple[Plan, PoolPlan]:
     """A stack with one pool of an existing cluster."""
     text = existing({"gpuModel": key, "gpusPerNode": count, **pool}, sharing={"declared": sharing}, operator=OPERATOR)
     plan = plan_config(load_yaml(text)["config"])

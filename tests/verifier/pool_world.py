@@ -29,15 +29,15 @@ from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.change import Change, ChangeError, Manner
 from gpu_pools.verifier.changer.living_node import ANNOTATION, LivingNode
 from gpu_pools.verifier.changer.release import Release
-from gpu_pools.verifier.changer.steps import read_mark
-from gpu_pools.verifier.changer.turns import Turns, at_once
+from gpu_pools.verifier.changer.rollout_slots import RolloutSlots, at_once
+from gpu_pools.verifier.changer.rollout_steps import read_mark
 from gpu_pools.verifier.marks import listed_by_nfd
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gpu_pools.verifier.changer.steps import Target
+    from gpu_pools.verifier.changer.rollout_steps import Target
 
 POOL, OPERATORS, VERIFIERS = "p", "gpu-operator", "gpu-pools-verifier"
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIERS}/leases"
@@ -490,9 +490,9 @@ class Changer:
     def _release(self) -> Release:
         return Release(*self._means(), now=lambda: self.world.now, sleep=self._sleep)
 
-    def _means(self) -> tuple[LivingNode, Turns]:
+    def _means(self) -> tuple[LivingNode, RolloutSlots]:
         api: Any = Asks(self.world, self.name)
-        return LivingNode(api, self.name, OPERATORS), Turns(api, VERIFIERS, POOL, self.most, self.name)
+        return LivingNode(api, self.name, OPERATORS), RolloutSlots(api, VERIFIERS, POOL, self.most, self.name)
 
     def _sleep(self, seconds: float) -> None:
         self._waits, self._wakes = True, self.world.now + seconds

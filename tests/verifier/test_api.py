@@ -44,7 +44,7 @@ pytestmark = pytest.mark.programs
 NODE, OTHER = "gpu-1", "gpu-2"
 #: 2 x 500 replicas: the API server writes the count as 1k.
 SHARING: dict[str, Any] = {"timeSlicing": {"replicas": 500}}
-PLAN, POOL = nodes.planned(SHARING, count=2)
+PLAN, POOL = nodes.plan_and_pool(SHARING, count=2)
 LONGEST_WAIT = 60
 ORIGIN = Origin("e" * 64, "f" * 64, 300.0)
 RULES = {

@@ -190,7 +190,7 @@ def test_a_pod_knows_where_the_api_is(environment: dict[str, str], server: str |
 
 # --- the condition ----------------------------------------------------------------------------------------
 
-HEALTHY = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 4}}))
+HEALTHY = nodes.healthy(*nodes.plan_and_pool({"timeSlicing": {"replicas": 4}}))
 ORIGIN = Origin("e" * 64, "f" * 64, 300.0)
 PAST = "2026-01-01T00:00:00Z"
 DIFFERS, UNKNOWN, HOLDS = ("False", "Differs"), ("Unknown", "CannotTell"), ("True", "AsDeclared")

@@ -46,7 +46,7 @@ def test_a_gpu_that_calls_itself_by_escapes(pyz: Path, bench: Bench, tmp_path: P
     machine = healthy().machine
     bench.put(replace(machine, gpus=(replace(machine.gpus[0], name=f"A100 {evil}"),)))
     path = tmp_path / "expectation.json"
-    path.write_text(json.dumps({**node_expectation(*nodes.planned(SEVEN)), "pool": evil}))
+    path.write_text(json.dumps({**node_expectation(*nodes.plan_and_pool(SEVEN)), "pool": evil}))
     more = ("--expect", path, "--pause", 0) if command[0] == "assert" else ()
     done = run(pyz, *command, "--only", "nvml", *more)
     assert "Traceback" not in done.stderr

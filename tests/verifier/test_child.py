@@ -25,7 +25,7 @@ from tests.verifier import nodes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-HEALTHY = nodes.healthy(*nodes.planned({"exclusive": {}})).nvml
+HEALTHY = nodes.healthy(*nodes.plan_and_pool({"exclusive": {}})).nvml
 ANSWER = json.dumps(as_json(HEALTHY))
 #: Answers each question, after the name of a call.
 ANSWERS = f"for _ in open(0): print('nvmlInit', flush=True); print({ANSWER!r}, flush=True)"

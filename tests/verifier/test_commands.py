@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.verifier.api_server import ApiServer
 
-PLAN, POOL = nodes.planned({"timeSlicing": {"replicas": 4}}, count=2)
+PLAN, POOL = nodes.plan_and_pool({"timeSlicing": {"replicas": 4}}, count=2)
 HEALTHY = nodes.healthy(PLAN, POOL)
 LOST: Any = replace(HEALTHY.nvml, gpus=HEALTHY.nvml.gpus[:1])  # type: ignore[index]
 SILENT = replace(HEALTHY.nvml, failure=failed(9, "nvmlInit"))

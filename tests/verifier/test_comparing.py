@@ -33,7 +33,7 @@ SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
 
 
 def document(sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
-    copied: dict[str, Any] = json.loads(json.dumps(node_expectation(*nodes.planned(sharing, **options))))
+    copied: dict[str, Any] = json.loads(json.dumps(node_expectation(*nodes.plan_and_pool(sharing, **options))))
     return copied
 
 
@@ -225,12 +225,12 @@ def found(node: nodes.Node, **changes: Any) -> list[str]:
     ],
 )
 def test_versions_compare_as_numbers(minimum: Minimum, wanted: list[str]) -> None:
-    node = nodes.healthy(*nodes.planned({"exclusive": {}}))
+    node = nodes.healthy(*nodes.plan_and_pool({"exclusive": {}}))
     assert found(node, minimum=minimum) == wanted
 
 
 def test_without_a_known_product_the_model_is_a_note() -> None:
-    node = nodes.healthy(*nodes.planned({"exclusive": {}}))
+    node = nodes.healthy(*nodes.plan_and_pool({"exclusive": {}}))
     findings = Findings()
     compare_gpus(replace(node.expected, products=()), node.nvml, findings)
     assert findings.verdict is Verdict.HOLDS
@@ -238,7 +238,7 @@ def test_without_a_known_product_the_model_is_a_note() -> None:
 
 
 def test_a_product_name_may_be_written_as_labels_write_it() -> None:
-    node = nodes.healthy(*nodes.planned({"exclusive": {}}))
+    node = nodes.healthy(*nodes.plan_and_pool({"exclusive": {}}))
     assert found(node, products=("a100-sxm4-80gb",)) == []
 
 
@@ -253,7 +253,7 @@ def test_a_product_name_may_be_written_as_labels_write_it() -> None:
     ],
 )
 def test_an_illegal_layout_is_told_with_its_reason(layout: dict[str, int], word: str) -> None:
-    plan, pool = nodes.planned({"mig": {"layout": {"1g.10gb": 1}}})
+    plan, pool = nodes.plan_and_pool({"mig": {"layout": {"1g.10gb": 1}}})
     gpu = nodes.reading_of(nodes.machine_of(pool)).gpus[0]  # type: ignore[index]
     described = {name: parse_expectation(node_expectation(plan, pool)).profiles["1g.10gb"] for name in {*layout, "1g.10gb"}}
     reason = why_illegal(layout, gpu.profiles, described)  # type: ignore[arg-type]
@@ -263,7 +263,7 @@ def test_an_illegal_layout_is_told_with_its_reason(layout: dict[str, int], word:
 
 def test_a_missing_gpu_does_not_make_other_layouts_wrong() -> None:
     per_gpu = [{"index": 0, "layout": {"7g.80gb": 1}}, {"index": 1, "layout": {"1g.10gb": 7}}, {"index": 2, "layout": {}}]
-    node = nodes.healthy(*nodes.planned({"mig": {"gpus": per_gpu}}, count=3))
+    node = nodes.healthy(*nodes.plan_and_pool({"mig": {"gpus": per_gpu}}, count=3))
     shorter = replace(node.machine, gpus=node.machine.gpus[1:])
     assert found(replace(node, nvml=nodes.reading_of(shorter))) == ["GPU count"]
 
@@ -285,7 +285,7 @@ def test_the_order_of_findings_puts_what_explains_first() -> None:
 
 
 def mps(sharing: dict[str, Any], reading: MpsReading) -> list[Finding]:
-    expected = nodes.healthy(*nodes.planned(sharing)).expected.mps
+    expected = nodes.healthy(*nodes.plan_and_pool(sharing)).expected.mps
     assert expected
     findings = Findings()
     compare_mps(expected, reading, findings)

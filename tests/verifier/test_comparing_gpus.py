@@ -39,7 +39,7 @@ UNSUPPORTED, NO_PERMISSION, BLOCKED, UNKNOWN, LOST, RESET, INVALID = 3, 4, 17, 9
 @lru_cache
 def _node(declared: str, count: int) -> nodes.Node:
     sharing = {"whole": WHOLE, "seven": SEVEN, "halves": HALVES, "mps": SHARED}[declared]
-    return nodes.healthy(*nodes.planned(sharing, key="a100-80gb", count=count))
+    return nodes.healthy(*nodes.plan_and_pool(sharing, key="a100-80gb", count=count))
 
 
 def compared(reading: Reading | Hung | Unreadable, expected: Expectation) -> Findings:
@@ -186,7 +186,7 @@ def test_another_number_of_gpus_differs_and_the_others_are_compared(declared: st
 
 def test_where_gpus_are_cut_differently_mig_is_compared_with_the_declared_number_only() -> None:
     apart = {"mig": {"gpus": [{"index": 0, "layout": {"1g.10gb": 7}}, {"index": 1, "layout": {}}]}}
-    expected = nodes.healthy(*nodes.planned(apart, count=2)).expected
+    expected = nodes.healthy(*nodes.plan_and_pool(apart, count=2)).expected
     findings = compared(_node("whole", 1).nvml, expected)
     assert told(findings.differences) == [("node", "GPU count", 2, 1, "gpu-missing")]
     assert findings.notes == ["MIG was not compared: with another number of GPUs their indexes mean other GPUs"]
@@ -494,12 +494,12 @@ ALIKE: dict[str, Any] = {"mig": {"layout": {"3g.40gb": 1, "1g.10gb": 3}}}
 
 
 def test_each_gpu_is_compared_with_what_is_declared_of_it() -> None:
-    healthy = nodes.healthy(*nodes.planned(APART, count=2))
+    healthy = nodes.healthy(*nodes.plan_and_pool(APART, count=2))
     assert compared(healthy.nvml, healthy.expected).verdict is Verdict.HOLDS
 
 
 def test_a_gpu_without_mig_is_no_example_that_the_others_failed_to_follow() -> None:
-    healthy = nodes.healthy(*nodes.planned(APART, count=2))
+    healthy = nodes.healthy(*nodes.plan_and_pool(APART, count=2))
     gpus: Any = healthy.nvml.gpus
     fewer = replace(gpus[0], instances=gpus[0].instances[:-1])
     (finding,) = compared(replace(healthy.nvml, gpus=(fewer, gpus[1])), healthy.expected).differences
@@ -507,9 +507,11 @@ def test_a_gpu_without_mig_is_no_example_that_the_others_failed_to_follow() -> N
 
 
 def test_in_which_order_instances_are_declared_makes_no_difference() -> None:
-    expected = nodes.healthy(*nodes.planned(ALIKE, count=2)).expected
+    expected = nodes.healthy(*nodes.plan_and_pool(ALIKE, count=2)).expected
     turned = replace(expected.gpus[1], instances=dict(reversed(expected.gpus[1].instances.items())))
-    findings = compared(nodes.healthy(*nodes.planned(ALIKE, count=3)).nvml, replace(expected, gpus=(expected.gpus[0], turned)))
+    findings = compared(
+        nodes.healthy(*nodes.plan_and_pool(ALIKE, count=3)).nvml, replace(expected, gpus=(expected.gpus[0], turned))
+    )
     assert (told(findings.differences), findings.notes) == ([("node", "GPU count", 2, 3, "gpu-surplus")], [])
 
 

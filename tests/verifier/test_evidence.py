@@ -51,7 +51,7 @@ def findings_of(*words: str, field: str = "a", observed: object = 1) -> Findings
 
 
 def test_a_pass_says_what_was_asserted_by_what_and_what_was_seen() -> None:
-    node = nodes.healthy(*nodes.planned(MIXED, count=2))
+    node = nodes.healthy(*nodes.plan_and_pool(MIXED, count=2))
     document = told(node)
     assert {key: document[key] for key in ("kind", "node", "pool", "time", "verdict", "intervalSeconds")} == {
         "kind": "NodeEvidence",
@@ -76,7 +76,7 @@ def test_a_pass_says_what_was_asserted_by_what_and_what_was_seen() -> None:
 
 
 def test_mps_and_modes_are_summed_up() -> None:
-    node = nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, count=2))
+    node = nodes.healthy(*nodes.plan_and_pool({"mps": {"replicas": 4}}, count=2))
     seen = told(node)["observed"]
     assert seen["mps"] == {"activeThreadPercentage": "25.0", "memoryLimits": "20G"}
     assert {gpu["computeMode"] for gpu in seen["gpus"]} == {"EXCLUSIVE_PROCESS"}
@@ -99,13 +99,13 @@ def test_mps_and_modes_are_summed_up() -> None:
     ],
 )
 def test_gpus_that_could_not_be_read_are_none_and_it_says_why(nvml: object, words: str) -> None:
-    seen = told(nodes.healthy(*nodes.planned(MIXED)), nvml=nvml, node=None)["observed"]
+    seen = told(nodes.healthy(*nodes.plan_and_pool(MIXED)), nvml=nvml, node=None)["observed"]
     assert (seen["gpus"], seen["allocatable"]) == ([], {})
     assert words in seen["failure"]
 
 
 def test_a_report_on_the_node_is_this_document() -> None:
-    node = nodes.healthy(*nodes.planned({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 1}}}))
+    node = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 1}}}))
     findings = findings_of(MOST)
     findings.cannot_tell(Where("pods"), "answer", "200", "403", LEAST)
     findings.note("n")
@@ -156,7 +156,7 @@ def test_a_report_on_the_node_is_this_document() -> None:
 
 
 def test_what_nvml_said_in_place_of_an_answer_is_told() -> None:
-    node = nodes.healthy(*nodes.planned(MIXED))
+    node = nodes.healthy(*nodes.plan_and_pool(MIXED))
     lost = failed(15, "nvmlDeviceGetCount")
     seen = told(node, nvml=replace(node.nvml, gpus=lost, driver=failed(3, "nvmlSystemGetDriverVersion")))["observed"]
     assert (seen["failure"], seen["gpus"]) == ("GPU_IS_LOST (15) from nvmlDeviceGetCount", [])
@@ -176,7 +176,7 @@ def test_what_nvml_said_in_place_of_an_answer_is_told() -> None:
 
 
 def test_what_the_mps_daemon_said_is_told_each_limit_once() -> None:
-    node = nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, count=2))
+    node = nodes.healthy(*nodes.plan_and_pool({"mps": {"replicas": 4}}, count=2))
     assert node.mps
     mixed = replace(node.mps, memory_limits=("20G", "10G", "20G"))
     assert told(node, mps=mixed)["observed"]["mps"] == {"activeThreadPercentage": "25.0", "memoryLimits": "10G, 20G"}
@@ -222,7 +222,7 @@ def test_nothing_less_important_takes_the_place_of_what_did_not_fit() -> None:
 def test_differences_come_first_and_the_most_important_of_them() -> None:
     findings = findings_of(LEAST, MOST, *[LEAST] * 80)
     findings.note("n")
-    document = told(nodes.healthy(*nodes.planned(MIXED, count=8)), findings)
+    document = told(nodes.healthy(*nodes.plan_and_pool(MIXED, count=8)), findings)
     assert document["differences"][0]["cause"] == MOST
     assert document["differences"][0]["remedy"]
     kept, left = len(document["differences"]), document["omitted"]["differences"]
@@ -249,11 +249,11 @@ def test_whatever_was_found_it_fits_and_everything_is_told_or_counted(found: lis
     assert document["verdict"] == ("differs" if found else "holds")
 
 
-HEALTHY = nodes.healthy(*nodes.planned(MIXED, count=8))
+HEALTHY = nodes.healthy(*nodes.plan_and_pool(MIXED, count=8))
 
 
 def test_a_healthy_node_of_eight_gpus_in_seven_parts_takes_a_fifth_of_the_room() -> None:
-    node = nodes.healthy(*nodes.planned({"mig": {"layout": {"1g.10gb": 7}}}, count=8))
+    node = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"1g.10gb": 7}}}, count=8))
     assert len(json.dumps(told(node), separators=(",", ":"))) < MOST_BYTES / 5
 
 

@@ -14,13 +14,13 @@ from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.change import ChangeError
 from gpu_pools.verifier.changer.living_node import LivingNode, holder_of, holders_among
 from gpu_pools.verifier.changer.owners import Owners
-from gpu_pools.verifier.changer.steps import Step, Target, harmless, next_step
-from gpu_pools.verifier.changer.turns import Turns
+from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
+from gpu_pools.verifier.changer.rollout_steps import Step, Target, harmless, next_step
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
 from gpu_pools.verifier.quantities import LARGEST
 from tests.verifier.pool_world import GPU, LEASES, OPERATORS, POOL, VERIFIERS, Changer, World
 from tests.verifier.test_pool_world import finish
-from tests.verifier.test_steps import CUT, SLICED, on
+from tests.verifier.test_rollout_steps import CUT, SLICED, on
 
 BEFORE: Final = Target({CONFIG_LABEL: "mig-1", MIG_CONFIG_LABEL: "layout-1"}, {"nvidia.com/mig-1g.10gb": 7})
 AFTER: Final = Target({CONFIG_LABEL: "mig-2", MIG_CONFIG_LABEL: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2})
@@ -199,7 +199,7 @@ def test_a_daemon_set_of_another_api_is_none() -> None:
 
 def test_a_node_that_cannot_begin_takes_no_turn() -> None:
     """Attack: a node that a pod has blocked kept the pool's only turn, so the whole pool stood."""
-    seen = on(CUT["1g"], holders=(holder_of(pod(annotations=MIRROR)),), turn=False)  # type: ignore[arg-type]
+    seen = on(CUT["1g"], holders=(holder_of(pod(annotations=MIRROR)),), has_slot=False)  # type: ignore[arg-type]
     assert next_step(CUT["3g"], seen) is Step.BLOCKED
     made = world()
     made.written = [pod("static", annotations=MIRROR)]
@@ -212,9 +212,9 @@ def test_a_node_that_cannot_begin_takes_no_turn() -> None:
 
 def test_a_node_that_is_blocked_before_it_has_begun_gives_its_turn_back() -> None:
     made = world()
-    turns = Turns(made, VERIFIERS, POOL, "1", "a")  # type: ignore[arg-type]
-    assert turns.take()
+    slots = RolloutSlots(made, VERIFIERS, POOL, "1", "a")  # type: ignore[arg-type]
+    assert slots.take()
     made.written = [pod("static", annotations=MIRROR)]
     with pytest.raises(ChangeError):
         Changer(made, "a", AFTER, "1")._change().look()
-    assert not turns.mine()
+    assert not slots.mine()

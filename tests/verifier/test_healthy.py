@@ -86,8 +86,8 @@ def test_a_node_of_another_declaration_passes_only_where_nothing_tells_them_apar
     drawn: tuple[dict[str, Any], dict[str, Any], str, int],
 ) -> None:
     declared, actual, key, count = drawn
-    plan, pool = nodes.planned(declared, key=key, count=count)
-    other_plan, other = nodes.planned(actual, key=key, count=count)
+    plan, pool = nodes.plan_and_pool(declared, key=key, count=count)
+    other_plan, other = nodes.plan_and_pool(actual, key=key, count=count)
     node, real = nodes.healthy(plan, pool), nodes.healthy(other_plan, other)
     # Labels, configuration and pods are as declared: only what the operands made of them is another.
     labels = {**real.kubernetes.labels, **pool.labels, "nvidia.com/mig.config.state": "success"}
@@ -98,11 +98,11 @@ def test_a_node_of_another_declaration_passes_only_where_nothing_tells_them_apar
 
 
 def test_the_plan_s_document_survives_json() -> None:
-    plan, pool = nodes.planned({"mps": {"replicas": 7}}, count=2)
+    plan, pool = nodes.plan_and_pool({"mps": {"replicas": 7}}, count=2)
     document = node_expectation(plan, pool)
     assert as_json(parse_expectation(json.loads(json.dumps(document)))) == document
 
 
 def test_a_reading_survives_json() -> None:
-    reading = nodes.healthy(*nodes.planned({"mig": {"layout": {"3g.40gb": 2}}})).nvml
+    reading = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"3g.40gb": 2}}})).nvml
     assert read(Reading, json.loads(json.dumps(as_json(reading)))) == reading

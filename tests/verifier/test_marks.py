@@ -16,7 +16,7 @@ from tests.verifier import nodes
 
 TAINT = "nvidia.com/gpu=true:NoSchedule"
 KEY = "nvidia.com/device-plugin.config"
-NODE = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 4}}))
+NODE = nodes.healthy(*nodes.plan_and_pool({"timeSlicing": {"replicas": 4}}))
 
 
 def wrote(manager: str, *labels: str) -> dict[str, Any]:

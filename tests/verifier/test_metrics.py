@@ -60,7 +60,7 @@ def samples(text: str) -> dict[str, dict[tuple[str, ...], float]]:
 def test_the_verdict_its_causes_and_when_it_was_found() -> None:
     findings = Findings()
     findings.differs(Where("node"), "GPU count", 8, 7, "gpu-missing")
-    node = nodes.healthy(*nodes.planned(TIME_SLICED))
+    node = nodes.healthy(*nodes.plan_and_pool(TIME_SLICED))
     found = samples(told(replace(node, expected=replace(node.expected, pool='a"b\\c')), findings))
     assert found["gpu_pools_verified"] == {(): 0}
     assert found["gpu_pools_verdict"] == {("holds",): 0, ("differs",): 1, ("cannot tell",): 0}
@@ -72,7 +72,7 @@ def test_the_verdict_its_causes_and_when_it_was_found() -> None:
 
 
 def test_declared_and_advertised_devices_of_a_shared_gpu() -> None:
-    node = nodes.healthy(*nodes.planned(TIME_SLICED, count=2))
+    node = nodes.healthy(*nodes.plan_and_pool(TIME_SLICED, count=2))
     found = samples(told(node))
     assert found["gpu_pools_declared_devices"] == found["gpu_pools_allocatable_devices"] == {("nvidia.com/gpu",): 8}
     # Without MIG nothing is said of instances.
@@ -80,15 +80,15 @@ def test_declared_and_advertised_devices_of_a_shared_gpu() -> None:
 
 
 def test_the_layout_of_each_gpu() -> None:
-    node = nodes.healthy(*nodes.planned(HALVED, count=2))
+    node = nodes.healthy(*nodes.plan_and_pool(HALVED, count=2))
     found = samples(told(node))
     assert found["gpu_pools_declared_mig_instances"] == {("0", "3g.40gb"): 2, ("1", "3g.40gb"): 2}
     assert found["gpu_pools_mig_instances"] == found["gpu_pools_declared_mig_instances"]
 
 
 def test_what_is_declared_and_not_there_is_a_zero_and_what_is_there_undeclared_is_told() -> None:
-    node = nodes.healthy(*nodes.planned(HALVED, count=2))
-    other = nodes.healthy(*nodes.planned({"mig": {"layout": {"7g.80gb": 1}}}, count=2))
+    node = nodes.healthy(*nodes.plan_and_pool(HALVED, count=2))
+    other = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"7g.80gb": 1}}}, count=2))
     resources = {"nvidia.com/mig-7g.80gb": 2}
     found = samples(told(node, nvml=other.nvml, node=replace(node.kubernetes, allocatable=resources)))
     assert found["gpu_pools_mig_instances"] == {(gpu, "3g.40gb"): 0 for gpu in "01"} | {(gpu, "7g.80gb"): 1 for gpu in "01"}
@@ -100,7 +100,7 @@ def test_samples_stand_in_the_same_order_whatever_order_they_were_found_in() -> 
     findings = Findings()
     for cause in ("taint-missing", "gpu-missing", "count-other"):
         findings.differs(Where("node"), "x", 1, 2, cause)
-    node = nodes.healthy(*nodes.planned({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}}, count=2))
+    node = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}}, count=2))
     assert node.expected.node
     turned = replace(
         node.expected,
@@ -123,13 +123,13 @@ def test_samples_stand_in_the_same_order_whatever_order_they_were_found_in() -> 
     ids=["hung", "unreadable", "no driver"],
 )
 def test_of_gpus_that_could_not_be_read_nothing_is_said(nvml: Hung | Unreadable | Reading) -> None:
-    found = samples(told(nodes.healthy(*nodes.planned(HALVED)), nvml=nvml))
+    found = samples(told(nodes.healthy(*nodes.plan_and_pool(HALVED)), nvml=nvml))
     assert "gpu_pools_mig_instances" not in found
     assert found["gpu_pools_declared_mig_instances"] == {("0", "3g.40gb"): 2}
 
 
 def test_of_one_gpu_whose_instances_could_not_be_read_nothing_is_said() -> None:
-    node = nodes.healthy(*nodes.planned(HALVED, count=2))
+    node = nodes.healthy(*nodes.plan_and_pool(HALVED, count=2))
     assert not isinstance(node.nvml.gpus, Failed)
     first, second = node.nvml.gpus
     gpus = (replace(first, instances=Failed("GPU_IS_LOST", 15, "nvmlDeviceGetGpuInstances")), second)
@@ -138,7 +138,7 @@ def test_of_one_gpu_whose_instances_could_not_be_read_nothing_is_said() -> None:
 
 @pytest.mark.parametrize("failed", [True, False], ids=["refused", "not asked"])
 def test_of_a_node_that_could_not_be_read_nothing_is_said(*, failed: bool) -> None:
-    node = nodes.healthy(*nodes.planned(TIME_SLICED))
+    node = nodes.healthy(*nodes.plan_and_pool(TIME_SLICED))
     kubernetes = replace(node.kubernetes, failure=ApiFailure("GET", 403, "no"), allocatable={}) if failed else None
     found = samples(told(node, node=kubernetes))
     assert "gpu_pools_allocatable_devices" not in found
@@ -146,7 +146,7 @@ def test_of_a_node_that_could_not_be_read_nothing_is_said(*, failed: bool) -> No
 
 
 def test_what_leaves_kubernetes_out_declares_no_devices() -> None:
-    node = nodes.healthy(*nodes.planned(TIME_SLICED))
+    node = nodes.healthy(*nodes.plan_and_pool(TIME_SLICED))
     assert "gpu_pools_declared_devices" not in samples(told(replace(node, expected=replace(node.expected, node=None)), node=None))
 
 

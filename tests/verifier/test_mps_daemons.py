@@ -82,7 +82,7 @@ def node_s(folder: Path) -> Path:
 
 def compared(sharing: dict[str, Any], found: NodeProcesses, operators: frozenset[str] | None, *on_gpus: Process) -> Findings:
     findings = Findings()
-    compare_daemons(nodes.healthy(*nodes.planned(sharing)).expected, found, operators, on_gpus, findings)
+    compare_daemons(nodes.healthy(*nodes.plan_and_pool(sharing)).expected, found, operators, on_gpus, findings)
     return findings
 
 
@@ -290,7 +290,7 @@ def test_of_an_idle_daemon_only_the_list_of_processes_tells(sharing: dict[str, A
 
 @pytest.mark.programs
 def test_an_assertion_looks_through_the_node_s_processes(bench: Any, tmp_path: Path) -> None:
-    healthy = nodes.healthy(*nodes.planned(EXCLUSIVE))
+    healthy = nodes.healthy(*nodes.plan_and_pool(EXCLUSIVE))
     bench.put(healthy.machine)
     folder = node_s(tmp_path / "processes")
 

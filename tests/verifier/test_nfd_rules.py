@@ -13,7 +13,7 @@ from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.change import Change, ChangeError, Manner
 from gpu_pools.verifier.changer.living_node import LivingNode
 from gpu_pools.verifier.changer.nfd_rules import names_of_setters, sets_label
-from gpu_pools.verifier.changer.steps import Seen, Target
+from gpu_pools.verifier.changer.rollout_steps import LivingNodeState, Target
 from gpu_pools.verifier.operands import CONFIG_LABEL
 
 KEY = "nvidia.com/mig.config"
@@ -77,8 +77,10 @@ class Node:
     def read(self) -> dict[str, Any]:
         return {}
 
-    def seen(self, _node: object, **_: object) -> Seen:
-        return Seen({}, frozenset({CONFIG_LABEL}), cordoned=False, mark=None, holders=(), turn=False, as_declared=False)
+    def seen(self, _node: object, **_: object) -> LivingNodeState:
+        return LivingNodeState(
+            {}, frozenset({CONFIG_LABEL}), cordoned=False, mark=None, holders=(), has_slot=False, as_declared=False
+        )
 
     def rules_setting(self, _key: str) -> tuple[str, ...]:
         return self.rules
@@ -96,9 +98,9 @@ def test_a_change_that_waits_for_nfd_ends_early_where_a_rule_of_others_sets_the_
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    node, turns = cast("Any", Node(rules)), cast("Any", SimpleNamespace(mine=lambda: False))
+    node, slots = cast("Any", Node(rules)), cast("Any", SimpleNamespace(mine=lambda: False))
     target = Target({CONFIG_LABEL: "time-slicing-4-x"}, {})
-    change = Change(target, node, turns, Manner(60, "stop", 600.0), lambda: False, now=lambda: clock[0], sleep=sleep)
+    change = Change(target, node, slots, Manner(60, "stop", 600.0), lambda: False, now=lambda: clock[0], sleep=sleep)
     with pytest.raises(ChangeError, match=words):
         change.run()
     assert 60 < clock[0] < within

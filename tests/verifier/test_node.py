@@ -35,7 +35,7 @@ PLUGIN, GFD = "nvidia-device-plugin-daemonset", "gpu-feature-discovery"
 
 
 def node(sharing: dict[str, Any], **pool: Any) -> nodes.Node:
-    return nodes.healthy(*nodes.planned(sharing, count=2, **pool))
+    return nodes.healthy(*nodes.plan_and_pool(sharing, count=2, **pool))
 
 
 def compared(healthy: nodes.Node, found: NodeReading) -> Findings:

@@ -36,7 +36,7 @@ JOB = simulated.Process(4242, 512, "/usr/bin/python3")
 
 
 def node(sharing: dict[str, Any], count: int = 2, key: str = "a100-80gb") -> nodes.Node:
-    return nodes.healthy(*nodes.planned(sharing, key=key, count=count))
+    return nodes.healthy(*nodes.plan_and_pool(sharing, key=key, count=count))
 
 
 def gpu(machine: simulated.Machine, index: int, **changes: Any) -> simulated.Machine:

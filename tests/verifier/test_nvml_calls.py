@@ -29,7 +29,7 @@ OF_THE_NODE = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetCount")
 
 
 def machine() -> simulated.Machine:
-    made = nodes.healthy(*nodes.planned({"mig": {"layout": {"1g.10gb": 7}}})).machine
+    made = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"1g.10gb": 7}}})).machine
     return replace(made, gpus=(replace(made.gpus[0], processes=RUNS, remapped_rows=(1, 0, 0, 0)),))
 
 

@@ -20,9 +20,9 @@ from tests.verifier import nodes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PLAN, POOL = nodes.planned({"exclusive": {}}, count=2)
+PLAN, POOL = nodes.plan_and_pool({"exclusive": {}}, count=2)
 HEALTHY = nodes.healthy(PLAN, POOL)
-SHARED = nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, count=2))
+SHARED = nodes.healthy(*nodes.plan_and_pool({"mps": {"replicas": 4}}, count=2))
 SICK = replace(HEALTHY.nvml, gpus=HEALTHY.nvml.gpus[1:])  # type: ignore[index]
 HUNG = Hung("nvmlInit_v2", 30, killable=True)
 

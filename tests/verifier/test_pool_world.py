@@ -16,8 +16,8 @@ from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.change import Change
 from gpu_pools.verifier.changer.living_node import LivingNode
 from gpu_pools.verifier.changer.release import Release
-from gpu_pools.verifier.changer.steps import Target
-from gpu_pools.verifier.changer.turns import Turns
+from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
+from gpu_pools.verifier.changer.rollout_steps import Target
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
 from tests.tiers import these
 from tests.verifier.deploys import POOL_LABEL, Deploys
@@ -384,8 +384,8 @@ def test_what_is_forbidden_ends_the_container_with_what_the_server_said() -> Non
 
 def _release(world: World) -> Release:
     api: Any = Asks(world, "a")
-    node, turns = LivingNode(api, "a", OPERATORS), Turns(api, VERIFIERS, POOL, "1", "a")
-    return Release(node, turns, now=lambda: world.now, sleep=world.wait)
+    node, slots = LivingNode(api, "a", OPERATORS), RolloutSlots(api, VERIFIERS, POOL, "1", "a")
+    return Release(node, slots, now=lambda: world.now, sleep=world.wait)
 
 
 def _proven() -> World:

@@ -73,12 +73,12 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def expect(tmp_path: Path) -> Path:
     path = tmp_path / "expectation.json"
-    path.write_text(json.dumps(node_expectation(*nodes.planned(SEVEN))))
+    path.write_text(json.dumps(node_expectation(*nodes.plan_and_pool(SEVEN))))
     return path
 
 
 def healthy() -> nodes.Node:
-    return nodes.healthy(*nodes.planned(SEVEN))
+    return nodes.healthy(*nodes.plan_and_pool(SEVEN))
 
 
 def broken(machine: simulated.Machine) -> simulated.Machine:
@@ -205,8 +205,8 @@ def test_the_file_reads_what_the_whole_pynvml_reads(pyz: Path, bench: Bench) -> 
     machine = healthy().machine
     for one in (
         replace(machine, gpus=(replace(machine.gpus[0], processes=(shared,)),)),
-        nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, key="h100-80gb", count=2)).machine,
-        nodes.healthy(*nodes.planned({"exclusive": {}}, key="t4-16gb")).machine,
+        nodes.healthy(*nodes.plan_and_pool({"mps": {"replicas": 4}}, key="h100-80gb", count=2)).machine,
+        nodes.healthy(*nodes.plan_and_pool({"exclusive": {}}, key="t4-16gb")).machine,
         replace(machine, faults=(simulated.Fault("nvmlDeviceGet[A-M]*", error=999),)),
         replace(machine, faults=(simulated.Fault("nvmlInit*", error=18),)),
     ):

@@ -30,7 +30,7 @@ MIXED = {"mig": {"gpus": [{"index": 0, "layout": {"3g.40gb": 1, "2g.20gb": 2}}, 
 
 def machine(sharing: dict[str, Any], key: str = "a100-80gb", count: int = 1, **first: Any) -> simulated.Machine:
     """A healthy machine; with changes of its first GPU."""
-    made = nodes.healthy(*nodes.planned(sharing, key=key, count=count)).machine
+    made = nodes.healthy(*nodes.plan_and_pool(sharing, key=key, count=count)).machine
     return replace(made, gpus=(replace(made.gpus[0], **first), *made.gpus[1:]))
 
 
@@ -61,7 +61,7 @@ def failure(code: int, name: str, function: str) -> dict[str, Any]:
     ],
 )
 def test_a_healthy_node_is_read_right(load: Callable[..., Library], sharing: dict[str, Any], key: str, count: int) -> None:
-    healthy = nodes.healthy(*nodes.planned(sharing, key=key, count=count))
+    healthy = nodes.healthy(*nodes.plan_and_pool(sharing, key=key, count=count))
     load(healthy.machine)
     assert read(Reading, said()) == healthy.nvml
 

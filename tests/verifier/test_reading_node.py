@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpu_pools.verifier.expectation import NodeExpectation
     from tests.verifier.api_server import ApiServer
 
-HEALTHY = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 4}}))
+HEALTHY = nodes.healthy(*nodes.plan_and_pool({"timeSlicing": {"replicas": 4}}))
 AT = "2026-03-04T05:06:07Z"
 STARTED, ENDED, EARLIER = "2026-01-02T03:04:05Z", "2026-01-02T03:00:00Z", "2026-01-02T02:00:00Z"
 PLUGIN = "nvidia-device-plugin-daemonset"

@@ -30,7 +30,7 @@ def reading() -> Reading:
 
 
 def causes(sharing: dict[str, Any], key: str = H100, **changes: Any) -> list[str]:
-    expected = nodes.healthy(*nodes.planned(sharing, key=key)).expected
+    expected = nodes.healthy(*nodes.plan_and_pool(sharing, key=key)).expected
     findings = Findings()
     # Which driver it had was nobody's declaration.
     compare_gpus(replace(expected, **{"driver": None, **changes}), reading(), findings)

@@ -44,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def watcher(*, differs: bool = False) -> watch.Watcher:
     observer: Any = _Observer(differs=differs)
-    expected = nodes.healthy(*nodes.planned({"exclusive": {}})).expected
+    expected = nodes.healthy(*nodes.plan_and_pool({"exclusive": {}})).expected
     return watch.Watcher(expected, observer, INTERVAL, NVML_SECONDS)
 
 

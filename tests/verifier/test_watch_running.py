@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.verifier.api_server import ApiServer
 
-EXPECTED = nodes.healthy(*nodes.planned({"exclusive": {}})).expected
+EXPECTED = nodes.healthy(*nodes.plan_and_pool({"exclusive": {}})).expected
 
 
 class _Observer:

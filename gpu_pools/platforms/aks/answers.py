@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -101,7 +101,8 @@ class Version:
 class MadePool:
     """An agent pool that is there; its size in lower case, its version empty where Azure says none.
 
-    `pool` and `generation` are what the labels of its nodes say (gpu_pools/platforms/aks/generations.py); empty without them.
+    `pool` and `replacement_id` are what the labels of its nodes say (gpu_pools/platforms/aks/replacements.py); empty without
+    them.
     """
 
     size: str
@@ -109,7 +110,7 @@ class MadePool:
     spot: bool = False
     version: str = ""
     pool: str = ""
-    generation: str = ""
+    replacement_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -265,7 +266,7 @@ def read_cluster(document: Document) -> MadeCluster:
                 spot=one.get("scaleSetPriority") == "Spot",
                 version=one.get("currentOrchestratorVersion") or "",
                 pool=(one.get("nodeLabels") or {}).get(POOL_LABEL) or "",
-                generation=(one.get("nodeLabels") or {}).get(GENERATION_LABEL) or "",
+                replacement_id=(one.get("nodeLabels") or {}).get(REPLACEMENT_LABEL) or "",
             )
             for one in pools
         },

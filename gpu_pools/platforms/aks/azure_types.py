@@ -68,19 +68,19 @@ def kind_of(type_: str, path: str) -> str | None:
     return kind
 
 
-def properties(type_: str, planned: Mapping[str, str]) -> Kind:
+def properties(type_: str, kinds: Mapping[str, str]) -> Kind:
     """The mapping `properties:`.
 
     Args:
         type_: of the resource.
-        planned: paths that the stack decides by keys of its own -> what to do instead.
+        kinds: paths that the stack decides by keys of its own -> what to do instead.
     """
 
     def read(section: Section, one: Row) -> dict[str, Any] | None:
         if not section.given(one.key):
             return None
         written, place = section.raw(one.key), section.at(one.key)
-        _check_planned(written, planned, place, section.problems)
+        _check_planned(written, kinds, place, section.problems)
         _check(written, type_, place, section.problems)
         return written if isinstance(written, dict) else None
 
@@ -112,8 +112,8 @@ def unlisted(value: object, kind: str, place: str) -> Iterator[str]:
         )
 
 
-def _check_planned(written: object, planned: Mapping[str, str], place: str, problems: Problems) -> None:
-    for path, remedy in planned.items():
+def _check_planned(written: object, kinds: Mapping[str, str], place: str, problems: Problems) -> None:
+    for path, remedy in kinds.items():
         found: object = written
         for key in path.split("."):
             found = found.get(key) if isinstance(found, dict) else None

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.platforms.aks.answers import Azure, MadeCluster
-from gpu_pools.platforms.aks.generations import as_declared, judge_first_exchange
 from gpu_pools.platforms.aks.machines import CLUSTER, Machines, machines
+from gpu_pools.platforms.aks.replacements import as_declared, judge_first_replacement
 from gpu_pools.platforms.aks.room import judge_quota, judge_subnets
 from gpu_pools.platforms.aks.system_pool import judge_system_pool
 from gpu_pools.platforms.aks.versions import judge_pool_versions, judge_versions
@@ -38,21 +38,23 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 
 
-def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure, generations: Mapping[str, str] | None = None) -> Judgement:
+def judge(
+    cluster: AksSettings, pools: Sequence[Pool], azure: Azure, replacement_ids: Mapping[str, str] | None = None
+) -> Judgement:
     """Hold what a stack needs against what Azure has.
 
     Args:
         cluster: of the stack.
         pools: all that are known.
         azure: what it said.
-        generations: name of each pool with ``replace`` -> the generation that is declared.
+        replacement_ids: name of each pool with ``replace`` -> the id of the declared one.
     """
     problems, warnings = Problems(), list[str]()
     if _moves(cluster, azure):
         # Another region is another cluster: of what is there nothing stays.
         azure = replace(azure, cluster=None)
-    if generations and isinstance(azure.cluster, MadeCluster):
-        azure = replace(azure, cluster=as_declared(azure.cluster, generations))
+    if replacement_ids and isinstance(azure.cluster, MadeCluster):
+        azure = replace(azure, cluster=as_declared(azure.cluster, replacement_ids))
     made = azure.cluster if isinstance(azure.cluster, MadeCluster) else None
     region = made.location if made else cluster.location
     if not isinstance(azure.regions, Unread) and not made and not cluster.existing and cluster.location not in azure.regions:
@@ -67,8 +69,8 @@ def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure, generations
     warnings += judge_versions(cluster, made, azure.versions, problems)
     warnings += judge_system_pool(cluster, made)
     judge_pool_versions(new, azure.versions, problems)
-    if generations and made:
-        judge_first_exchange(wanted, made, generations, problems)
+    if replacement_ids and made:
+        judge_first_replacement(wanted, made, replacement_ids, problems)
     warnings += judge_quota(wanted, azure, problems)
     warnings += judge_subnets(wanted, cluster, azure, problems)
     for one in new:

@@ -164,7 +164,7 @@ class AksSettings(Cluster):
         "Tags of group and cluster.", placed_texts(), {}, sets="tags", change="updates", doc="Tags of group, cluster and pools."
     )
     protect: bool = row(
-        "Refuse to delete or replace the cluster. The pools stay free to be rotated.",
+        "Refuse to delete or replace the cluster. The pools can still be replaced.",
         flag(),
         default=False,
         doc=PROTECTED,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from gpu_pools.platforms.aks import labels
 from gpu_pools.platforms.aks.cluster import AksSettings, read_existing
+from gpu_pools.platforms.aks.found import check_images
 from gpu_pools.platforms.aks.inputs import merged, sent
 from gpu_pools.platforms.aks.node_boot import check_node_boot, node_boot_warnings
 from gpu_pools.platforms.aks.options import Monitoring
@@ -16,7 +17,7 @@ from gpu_pools.platforms.aks.properties import inputs_that
 from gpu_pools.platforms.aks.together import aks_cluster_warnings, aks_warnings, check_aks
 from gpu_pools.platforms.platform import Platform
 from gpu_pools.reading.fields import read
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,6 +91,10 @@ class Aks(Platform[AksSettings]):
         check_aks(settings, problems)
         check_node_boot(settings, drivers, problems)
 
+    def check_kubernetes(self, settings: Settings, version: str, whose: str, problems: Problems) -> None:
+        """Add the pools whose image needs a newer Kubernetes."""
+        check_images(settings, version, whose, problems)
+
     def cluster_warnings(self, settings: Settings) -> Iterator[str]:
         """Yield what of the cluster's own request works with a catch."""
         yield from aks_cluster_warnings(
@@ -109,16 +114,16 @@ class Aks(Platform[AksSettings]):
                 "the deploy (set gpu-pools:cluster.kubernetesVersion)"
             )
 
-    def node_selector(self, cluster: AksSettings, planned: PlannedPool, group: str) -> dict[str, str]:  # noqa: ARG002
+    def node_selector(self, cluster: AksSettings, pool_plan: PlannedPool, group: str) -> dict[str, str]:  # noqa: ARG002
         """Return the label that AKS sets; of a pool that is replaced those that the stack sets.
 
         The old pool has the name as well, until it goes; its nodes are proven by nobody then. A pool that was there before
         `replace` has kept its name in Azure, so that is known to Azure alone. When the labels are there: decision 258.
         """
-        if planned.generation:
-            return {POOL_LABEL: planned.name, GENERATION_LABEL: planned.generation}
+        if pool_plan.replacement_id:
+            return {POOL_LABEL: pool_plan.name, REPLACEMENT_LABEL: pool_plan.replacement_id}
         # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
-        return {"kubernetes.azure.com/agentpool": planned.name}
+        return {"kubernetes.azure.com/agentpool": pool_plan.name}
 
     def declared(self, cluster: AksSettings) -> dict[str, Any]:
         """Return the settings without whether Azure is asked before a deploy, which changes nothing of the cluster."""
@@ -137,31 +142,31 @@ class Aks(Platform[AksSettings]):
         own["system_pool"] |= {"min_nodes": nodes["fewest"], "max_nodes": nodes["most"]}
         return own
 
-    def pool_identity(self, cluster: AksSettings, planned: PlannedPool) -> dict[str, Any]:
+    def pool_identity(self, cluster: AksSettings, pool_plan: PlannedPool) -> dict[str, Any]:
         """Return what Azure fixes at creation; what a size has is declared, not asked for, and replaces nothing."""
-        placement: Any = planned.pool.placement
-        placed = {key: value for key, value in super().pool_identity(cluster, planned).items() if key not in _TOLD}
+        placement: Any = pool_plan.pool.placement
+        placed = {key: value for key, value in super().pool_identity(cluster, pool_plan).items() if key not in _TOLD}
         placed = _without_options(placed) | _fixed_options("AgentPool", placement.options)
         if placed["spot"] and placed["spot"]["eviction_policy"] == "Delete":
             # As ids were before there was a choice.
             del placed["spot"]["eviction_policy"]
         return placed
 
-    def rolling_options(self, planned: PlannedPool) -> Mapping[str, Any]:
-        """Return what Azure changes by exchanging the pool's nodes, as far as it is written."""
-        placed: Any = planned.pool.placement
+    def rolling_options(self, pool_plan: PlannedPool) -> Mapping[str, Any]:
+        """Return what Azure changes by replacing the pool's nodes, as far as it is written."""
+        placed: Any = pool_plan.pool.placement
         asked = merged({"osSKU": placed.os_sku, **sent(placed.options)}, placed.options.properties)
         return inputs_that("rolling", "AgentPool", asked)
 
-    def fixed_at_creation(self, cluster: AksSettings, planned: PlannedPool) -> Mapping[str, Any]:  # noqa: ARG002
+    def fixed_at_creation(self, cluster: AksSettings, pool_plan: PlannedPool) -> Mapping[str, Any]:  # noqa: ARG002
         """Return the inputs whose change replaces an agent pool."""
-        asked = inputs_that("replaces", "AgentPool", pool_inputs(planned, Around()))
+        asked = inputs_that("replaces", "AgentPool", pool_inputs(pool_plan, Around()))
         return {key: value for key, value in asked.items() if key not in PLACE}
 
-    def missing_nodes(self, cluster: AksSettings, planned: PlannedPool, group: str, selector: str) -> str:  # noqa: ARG002
+    def missing_nodes(self, cluster: AksSettings, pool_plan: PlannedPool, group: str, selector: str) -> str:  # noqa: ARG002
         """Return the command that shows an agent pool's state."""
         place_ = f"--resource-group {cluster.resource_group} --cluster-name {cluster.name}"
-        name = planned.made_name if planned.generation else planned.name
+        name = pool_plan.made_name if pool_plan.replacement_id else pool_plan.name
         return (
             f"`az aks nodepool show {place_} --name {name}` shows its state, and the activity log of its node resource group why "
             "a machine is missing: quota, capacity, or a node that did not join."

@@ -42,11 +42,11 @@ class Around:
     kubernetes_version: str | None = None
 
 
-def pool_inputs(planned: PlannedPool, around: Around) -> dict[str, Any]:
+def pool_inputs(pool_plan: PlannedPool, around: Around) -> dict[str, Any]:
     """The inputs as the plugin calls them, without labels and the cluster's name; None: not sent."""
-    pool, placement = planned.pool, cast("AksPlacement", planned.pool.placement)
+    pool, placement = pool_plan.pool, cast("AksPlacement", pool_plan.pool.placement)
     inputs: dict[str, Any] = {
-        "agentPoolName": planned.made_name,
+        "agentPoolName": pool_plan.made_name,
         "mode": "User",
         "osType": "Linux",
         "osSKU": placement.os_sku,
@@ -54,10 +54,10 @@ def pool_inputs(planned: PlannedPool, around: Around) -> dict[str, Any]:
         "vmSize": placement.vm_size,
         **counts(pool.nodes),
         "count": pool.first_nodes,
-        "nodeTaints": [str(taint) for taint in planned.taints],
+        "nodeTaints": [str(taint) for taint in pool_plan.taints],
         "availabilityZones": list(placement.zones) or None,
-        "gpuProfile": {"driver": "None" if planned.driver == "operator" else "Install"},
-        "gpuInstanceProfile": planned.gpu_instance_profile,
+        "gpuProfile": {"driver": "None" if pool_plan.driver == "operator" else "Install"},
+        "gpuInstanceProfile": pool_plan.gpu_instance_profile,
         "orchestratorVersion": around.kubernetes_version,
     }
     if placement.spot:
@@ -84,7 +84,7 @@ def counts(nodes: NodeCount) -> dict[str, Any]:
     return {"count": nodes.fewest, "enableAutoScaling": True, "minCount": nodes.fewest, "maxCount": nodes.most}
 
 
-def kept_as_found(planned: PlannedPool, inputs: Mapping[str, Any]) -> list[str]:
+def kept_as_found(pool_plan: PlannedPool, inputs: Mapping[str, Any]) -> list[str]:
     """The properties of an adopted pool that stay as they were imported: those that the stack does not say.
 
     An import takes over all that Azure answers with, its defaults included (pulumi-azure-native, provider.go, Read). Left out of
@@ -93,17 +93,17 @@ def kept_as_found(planned: PlannedPool, inputs: Mapping[str, Any]) -> list[str]:
     Of a pool that is only held (gpu_pools/stack/imported.py) labels, tags and what others change stay, too: it is never sent.
 
     Args:
-        planned: any pool.
+        pool_plan: any pool.
         inputs: what `pool_inputs` gives for it.
     """
-    pool = planned.pool
+    pool = pool_plan.pool
     if not pool.adopted:
         return []
     said = {key for key, value in inputs.items() if value not in (None, [], {})} - {"gpuProfile"}
     options = cast("AksPlacement", pool.placement).options
     if not sent(options).get("upgradeSettings") and "upgradeSettings" not in options.properties:
         said.discard("upgradeSettings")
-    if planned.imported:
+    if pool_plan.imported:
         return sorted(azure_types.types()["AgentPool"].keys() - (said - {"tags"}) - PLACE)
     # The program always sends them: labels of the plan, and the tag by which the stack knows its pools.
     said |= {"nodeLabels", "tags"}

@@ -43,7 +43,7 @@ _PLANNED: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class UpgradeSettings:
-    """How nodes are exchanged when version, image or configuration of the pool change."""
+    """How nodes are replaced when version, image or configuration of the pool change."""
 
     max_surge: str | None = row(
         'Nodes beyond the pool during an upgrade, e.g. "1" or "33%"; "1" by default.',
@@ -255,7 +255,7 @@ class AksPoolOptions:
         doc="Pods on a node, 10 to 250; the GPU operator, NFD and Azure's own need some 15 of them.",
     )
     upgrade_settings: UpgradeSettings = row(
-        "How nodes are exchanged in an upgrade.",
+        "How nodes are replaced in an upgrade.",
         inner(UpgradeSettings, "a mapping with maxSurge, maxUnavailable or drainTimeoutInMinutes"),
         UpgradeSettings(),
     )

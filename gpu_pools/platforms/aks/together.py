@@ -44,7 +44,7 @@ def check_aks(settings: Settings, problems: Problems) -> None:
         placement = placement_of(pool).asked
         _check_provisioning(pool, cluster, problems)
         _check_version(pool, placement, cluster, problems)
-        # Network and identity of a cluster that is there are known once it is read (gpu_pools/plan/aks_found.py).
+        # Network and identity of a cluster that is there are known once it is read (gpu_pools/platforms/aks/found.py).
         if cluster.existing is None:
             _check_subnets(pool, placement, cluster, problems)
             _check_identity(pool, placement, cluster, problems)

@@ -54,10 +54,10 @@ class Existing(Platform[ExistingSettings]):
         del declared["kubeconfig_content"]
         return declared
 
-    def node_selector(self, cluster: ExistingSettings, planned: PlannedPool, group: str) -> dict[str, str]:  # noqa: ARG002
+    def node_selector(self, cluster: ExistingSettings, pool_plan: PlannedPool, group: str) -> dict[str, str]:  # noqa: ARG002
         """Return the labels that the nodes have."""
-        return dict(planned.pool.placement.node_selector)
+        return dict(pool_plan.pool.placement.node_selector)
 
-    def missing_nodes(self, cluster: ExistingSettings, planned: PlannedPool, group: str, selector: str) -> str:  # noqa: ARG002
+    def missing_nodes(self, cluster: ExistingSettings, pool_plan: PlannedPool, group: str, selector: str) -> str:  # noqa: ARG002
         """Return how nodes join the pool."""
         return f"Have nodes with the labels {selector} join the cluster; `kubectl get nodes -l {selector}` shows those that have."

@@ -20,9 +20,9 @@ from gpu_pools.platforms.judgement import Judgement, Unread
 from gpu_pools.platforms.magnum.answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named, matching
 from gpu_pools.platforms.magnum.drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.platforms.magnum.found import judge_found, notes_on_found
-from gpu_pools.platforms.magnum.generations import as_declared, judge_third
 from gpu_pools.platforms.magnum.living import judge_living
 from gpu_pools.platforms.magnum.placement import placement_of
+from gpu_pools.platforms.magnum.replacements import as_declared, judge_third_replacement
 from gpu_pools.platforms.magnum.scaling import judge_scaling
 from gpu_pools.reading.later import Later
 from gpu_pools.text.errors import Problems, show
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gpu_pools.platforms.magnum.cluster import MagnumSettings
-    from gpu_pools.platforms.magnum.generations import Exchanged
+    from gpu_pools.platforms.magnum.replacements import ReplacedPool
     from gpu_pools.stack.pools import Pool
 
 _NODE_GROUPS: Final = (1, 9)
@@ -80,7 +80,7 @@ def _of_pools(pools: Sequence[Pool]) -> Iterator[tuple[Kind, str | None, str]]:
 
 
 def judge(
-    cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, owner: str = "", exchanged: Sequence[Exchanged] = ()
+    cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, owner: str = "", replaced_pools: Sequence[ReplacedPool] = ()
 ) -> Judgement:
     """Hold what a stack needs against what the cloud has; nothing is judged where Magnum itself could not be read.
 
@@ -89,14 +89,14 @@ def judge(
         pools: all that are known.
         cloud: what it said.
         owner: in a cluster that is there, what the label of this stack's node groups says.
-        exchanged: the pools with ``replace``.
+        replaced_pools: the pools with ``replace``.
     """
     magnum = cloud.magnum
     if isinstance(magnum, Unread):
         return Judgement((), (f"anything ({magnum.why})",))
     problems = Problems()
-    judge_third(exchanged, magnum, cluster.driver, problems)
-    magnum = as_declared(magnum, exchanged)
+    judge_third_replacement(replaced_pools, magnum, cluster.driver, problems)
+    magnum = as_declared(magnum, replaced_pools)
     wanted = [need for need in needs(cluster, pools) if (need.kind, need.name) not in magnum.in_use]
     for need in wanted:
         _judge_need(need, _things(cloud, magnum, need.kind), problems)

@@ -279,7 +279,7 @@ class MagnumSettings(Cluster):
         "to read, here, in `template` and in `nodeGroupLabels`, is a warning with the nearest that it reads.",
     )
     protect: bool = row(
-        "Refuse to delete or replace the cluster. The node groups stay free to be rotated.", flag(), default=False, doc=PROTECTED
+        "Refuse to delete or replace the cluster. The node groups can still be replaced.", flag(), default=False, doc=PROTECTED
     )
     check_cloud: bool = row(
         CHECKED,

@@ -9,7 +9,7 @@ from gpu_pools.platforms.magnum.drivers import check_magnum_drivers, magnum_driv
 from gpu_pools.platforms.magnum.placement import MagnumPlacement, place
 from gpu_pools.platforms.platform import Platform
 from gpu_pools.reading.fields import read
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL, refused_by_nfd
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL, refused_by_nfd
 from gpu_pools.stack.settings import NAMESPACE, used_names
 
 if TYPE_CHECKING:
@@ -109,19 +109,19 @@ class Magnum(Platform[MagnumSettings]):
             "the first node (W88): write `min: 1`"
         )
 
-    def node_selector(self, cluster: MagnumSettings, planned: PlannedPool, group: str) -> dict[str, str]:
+    def node_selector(self, cluster: MagnumSettings, pool_plan: PlannedPool, group: str) -> dict[str, str]:
         """Return the label that the driver sets with the group's name; without it, of a replaced pool, those that NFD sets."""
-        if planned.generation and not group:
-            return {POOL_LABEL: planned.name, GENERATION_LABEL: planned.generation}
+        if pool_plan.replacement_id and not group:
+            return {POOL_LABEL: pool_plan.name, REPLACEMENT_LABEL: pool_plan.replacement_id}
         if not cluster.driver:
-            message = f"pool {planned.name} on magnum needs no labeller, or its Magnum driver is not known"
+            message = f"pool {pool_plan.name} on magnum needs no labeller, or its Magnum driver is not known"
             raise ValueError(message)
-        return {NODE_GROUP_LABELS[cluster.driver]: group or planned.made_name}
+        return {NODE_GROUP_LABELS[cluster.driver]: group or pool_plan.made_name}
 
-    def labels_of_group(self, cluster: MagnumSettings, planned: PlannedPool) -> dict[str, str]:
+    def labels_of_group(self, cluster: MagnumSettings, pool_plan: PlannedPool) -> dict[str, str]:
         """Return the user's labels of the node group, and the taints where the driver's kubelets set them."""
-        labels = dict(planned.pool.placement.labels)
-        born_with = [taint for taint in (*planned.taints, planned.startup_taint) if taint]
+        labels = dict(pool_plan.pool.placement.labels)
+        born_with = [taint for taint in (*pool_plan.taints, pool_plan.startup_taint) if taint]
         if cluster.driver == "heat" and born_with:
             # The shape is the kubelet's: key=value:Effect, the equals sign also where there is no value.
             taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in born_with)
@@ -141,27 +141,27 @@ class Magnum(Platform[MagnumSettings]):
             }
         return declared | ({"options": options} if options else {})
 
-    def pool_identity(self, cluster: MagnumSettings, planned: PlannedPool) -> dict[str, Any]:
+    def pool_identity(self, cluster: MagnumSettings, pool_plan: PlannedPool) -> dict[str, Any]:
         """Return the placement with every label of the node group, which may hold taints, too."""
-        placed = super().pool_identity(cluster, planned)
+        placed = super().pool_identity(cluster, pool_plan)
         return {
             **{key: value for key, value in placed.items() if key not in {"driver", "gpuInstanceProfile"}},
-            "labels": self.labels_of_group(cluster, planned),
+            "labels": self.labels_of_group(cluster, pool_plan),
         }
 
-    def fixed_at_creation(self, cluster: MagnumSettings, planned: PlannedPool) -> Mapping[str, Any]:
+    def fixed_at_creation(self, cluster: MagnumSettings, pool_plan: PlannedPool) -> Mapping[str, Any]:
         """Return what terraform-provider-openstack 3.4.0 replaces a node group for (`ForceNew` of its resource)."""
-        placement: Any = planned.pool.placement
+        placement: Any = pool_plan.pool.placement
         return {
             "flavor": placement.flavor,
             "image": placement.image,
             "volume": placement.docker_volume_size,
-            "labels": self.labels_of_group(cluster, planned),
+            "labels": self.labels_of_group(cluster, pool_plan),
         }
 
-    def missing_nodes(self, cluster: MagnumSettings, planned: PlannedPool, group: str, selector: str) -> str:  # noqa: ARG002
+    def missing_nodes(self, cluster: MagnumSettings, pool_plan: PlannedPool, group: str, selector: str) -> str:  # noqa: ARG002
         """Return the command that shows a node group's state."""
         return (
-            f"`openstack coe nodegroup show {cluster.name} {group or planned.name}` shows its number and why it failed; "
+            f"`openstack coe nodegroup show {cluster.name} {group or pool_plan.name}` shows its number and why it failed; "
             "where that says fewer nodes, run `pulumi refresh --target '**openstack:**'` first."
         )

@@ -1,13 +1,13 @@
-"""``change``: brings a living node to what is declared, in its turn and without ending pods beyond what was allowed.
+"""``change``: brings a living node to what is declared, once it has a rollout slot, and ends no pods beyond what was allowed.
 
-What comes next is decided in gpu_pools/verifier/changer/steps.py; here it is done, and waited for. It ends well once the labels
-are set and the GPUs are as declared; that the whole node is, is for ``assert`` to prove, and ``release`` gives it back after
-that. Where it fails, the node says why in its annotation, and the kubelet tries again.
+What comes next is decided in gpu_pools/verifier/changer/rollout_steps.py; here it is done, and waited for. It ends well once the
+labels are set and the GPUs are as declared; that the whole node is, is for ``assert`` to prove, and ``release`` uncordons it
+after that. Where it fails, the node says why in its annotation, and the kubelet tries again.
 
 Pods are asked to go by the eviction API, so that their disruption budgets hold, and with the grace that they declare.
 
 A request may fail at any time, and may have been done although its answer is lost: so after each failure everything is read anew.
-Who only waits asks rarely and not in step with the others: each turn that comes free would be asked for by all nodes at once.
+Who only waits asks rarely and not in step with the others: each slot that comes free would be asked for by all nodes at once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..api import ApiError
 from ..moments import moment, seconds_of
 from ..operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from .steps import (
+from .rollout_steps import (
     MIG_FAILED,
+    LivingNodeState,
     Mark,
-    Seen,
     Step,
     Target,
     begun,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from ..expectation import Expectation
     from .living_node import LivingNode
-    from .steps import Holder
-    from .turns import Turns
+    from .rollout_slots import RolloutSlots
+    from .rollout_steps import Holder
 
 _POLL_SECONDS: Final = 2.0
 #: Between two requests to evict the same pods, and after one that failed, at most.
@@ -104,7 +104,7 @@ class Change:
     Attributes:
         target: what it becomes.
         node: the node.
-        turns: of its pool.
+        slots: of its pool.
         manner: how.
         nvml: whether NVML says what is declared.
         opens_in: seconds until a change may begin; 0 while it may.
@@ -115,7 +115,7 @@ class Change:
 
     target: Target
     node: LivingNode
-    turns: Turns
+    slots: RolloutSlots
     manner: Manner
     nvml: Callable[[], bool]
     opens_in: Callable[[], float] = lambda: 0.0
@@ -133,7 +133,7 @@ class Change:
     _mps_restarted: bool = False
     _pause: float = _POLL_SECONDS
     _closed: float = 0.0
-    #: How many turns there are, and when that was asked, while all of them are taken.
+    #: How many slots there are, and when that was asked, while all of them are taken.
     _queue: tuple[int, float] | None = None
     #: Since when there are pods that came late; how long to wait after the next failure.
     _late: float | None = None
@@ -169,13 +169,13 @@ class Change:
 
     def _go_on(self) -> bool:
         """One step; whether all is done."""
-        if self._queue and self.now() - self._queue[1] < _LOOK_SECONDS and self.turns.taken() >= self._queue[0]:
+        if self._queue and self.now() - self._queue[1] < _LOOK_SECONDS and self.slots.taken() >= self._queue[0]:
             self._idle()
             return False
         self._queue = None
         node = self.node.read()
         self._closed = self.opens_in()
-        seen = self.node.seen(node, turn=self.turns.mine(), is_open=self._closed <= 0, as_declared=self._as_declared)
+        seen = self.node.seen(node, has_slot=self.slots.mine(), is_open=self._closed <= 0, as_declared=self._as_declared)
         step = next_step(self.target, seen)
         if step is not self._at[0]:
             self._at, self._pause = (step, self.now()), _POLL_SECONDS
@@ -190,13 +190,13 @@ class Change:
         self._do(step, node, seen)
         return False
 
-    def _do(self, step: Step, node: dict[str, Any], seen: Seen) -> None:
+    def _do(self, step: Step, node: dict[str, Any], seen: LivingNodeState) -> None:
         if step is Step.SET:
             self.node.set_labels(node, self.target.labels)
         elif step is Step.MARK:
             self.node.mark(node, marked(self.target, seen, moment(self.wall())), cordoned=True)
-        elif step is Step.TAKE_TURN:
-            self._take_turn()
+        elif step is Step.TAKE_SLOT:
+            self._take_slot()
         elif step in {Step.EMPTY, Step.LATE}:
             self._empty(node, seen)
         elif step is Step.WAIT:
@@ -208,9 +208,9 @@ class Change:
         elif step is Step.STOPPED and self._would_go(seen):
             self.node.mark(node, marked(self.target, seen, moment(self.wall())), cordoned=True)
         else:
-            if step is Step.BLOCKED and seen.turn and seen.mark is None:
-                # It took its turn before the pods came, and has not begun.
-                self.turns.free()
+            if step is Step.BLOCKED and seen.has_slot and seen.mark is None:
+                # It took its slot before the pods came, and has not begun.
+                self.slots.free()
             self._fail(node, seen.mark, _why_not(step, seen))
 
     def _as_declared(self, labels: Mapping[str, str], mark: Mark | None, held: bool) -> bool:  # noqa: FBT001 - as it is called
@@ -220,16 +220,16 @@ class Change:
         changes = mark is not None or (held and labels.get(MIG_STATE_LABEL) == MIG_FAILED)
         return changes and MIG_CONFIG_LABEL in self.target.labels and has_labels(self.target, labels) and self.nvml()
 
-    def _mps_is_old(self, seen: Seen) -> bool:
-        """Whether the MPS daemon may still serve what was before; asked only in a turn, in which no pod holds its GPUs.
+    def _mps_is_old(self, seen: LivingNodeState) -> bool:
+        """Whether the MPS daemon may still serve what was before; asked only with a slot, while no pod holds its GPUs.
 
         A changer that is killed after it has replaced the pod does it again, which ends nobody's work.
         """
         return self.manner.restarts_mps and begun(seen.mark) and not self._mps_restarted
 
-    def _take_turn(self) -> None:
-        if not self.turns.take():
-            self._queue = (self.turns.count(), self.now())
+    def _take_slot(self) -> None:
+        if not self.slots.take():
+            self._queue = (self.slots.count(), self.now())
             self._idle()
 
     def _idle(self) -> None:
@@ -250,7 +250,7 @@ class Change:
             raise ChangeError(f"NFD still sets {CONFIG_LABEL}: {named}. Remove the label from that rule.")
         self._idle()
 
-    def _empty(self, node: dict[str, Any], seen: Seen) -> None:
+    def _empty(self, node: dict[str, Any], seen: LivingNodeState) -> None:
         began = self._at[1]
         if self._at[0] is Step.LATE:
             # One may come after the other.
@@ -271,25 +271,25 @@ class Change:
         # Who leaves may be gone at any moment, and the node is for nobody until then.
         self._pause = min(_LONGEST_PAUSE_SECONDS if refused else _LONGEST_LEAVING_SECONDS, self._pause * 1.5)
 
-    def _tell_late(self, node: dict[str, Any], seen: Seen) -> None:
+    def _tell_late(self, node: dict[str, Any], seen: LivingNodeState) -> None:
         how = "deleted, whatever their disruption budgets say" if self.manner.staying == "delete" else "waited for"
         why = f"these pods did not go in {self.manner.drain_seconds:g} s and are {how}: {self._named(seen.holders)}"
         if seen.mark and seen.mark.why != why[:_MOST_WHY]:
             tell(why)
             self.node.mark(node, replace(seen.mark, why=why[:_MOST_WHY]))
 
-    def _stop(self, node: dict[str, Any], seen: Seen) -> None:
+    def _stop(self, node: dict[str, Any], seen: LivingNodeState) -> None:
         why = f"these pods did not go in {self.manner.drain_seconds:g} s: {self._named(seen.holders)}"
         mark = seen.mark
         if self._at[0] is Step.LATE:
             self._fail(node, mark, f"{why}. The labels are set, so the node stays as it is until they have ended.")
         if mark is not None:
-            # Nothing was changed yet, so the node goes on as it was. It keeps its turn, so that the others do not begin.
+            # Nothing was changed yet, so the node goes on as it was. It keeps its slot, so that the others do not begin.
             given_up = stopped(mark, seen.holders, why[:_MOST_WHY])
             self.node.mark(node, given_up, cordoned=False if uncordons(mark) else None)
         raise ChangeError(why + ". The node works on as before. End them, or declare podsThatStay: wait or delete.")
 
-    def _would_go(self, seen: Seen) -> bool:
+    def _would_go(self, seen: LivingNodeState) -> bool:
         """Whether the pods for which it was stopped would go now; nothing is evicted that might come back for nothing."""
         stayed = [one for one in seen.holders if seen.mark and one.uid in seen.mark.stopped]
         return not any(one.leaves or self.node.evict(one, only_ask=True) for one in stayed)
@@ -298,7 +298,7 @@ class Change:
         named = (f"{one}: {self._refused[one.uid]}" if self._refused.get(one.uid) else str(one) for one in holders)
         return "; ".join(named)
 
-    def _wait(self, node: dict[str, Any], seen: Seen) -> None:
+    def _wait(self, node: dict[str, Any], seen: LivingNodeState) -> None:
         state, paused = seen.labels.get(MIG_STATE_LABEL, ""), is_paused(seen.labels)
         if (state, paused) != self._state[:2]:
             self._state = (state, paused, self.now())
@@ -313,7 +313,7 @@ class Change:
         if self.now() - self._at[1] > self.manner.wait_seconds:
             held = f"; these pods hold GPUs: {self._named(seen.holders)}" if seen.holders else ""
             self._fail(node, seen.mark, f"the GPUs were not as declared in {self.manner.wait_seconds:g} s: {why}{held}")
-        # A node in its turn keeps others waiting; those that have joined may be many.
+        # A node with a slot keeps others waiting; those that have joined may be many.
         if seen.mark is None:
             self._idle()
         else:
@@ -332,7 +332,7 @@ class Change:
         raise ChangeError(why)
 
 
-def _why_not(step: Step, seen: Seen) -> str:
+def _why_not(step: Step, seen: LivingNodeState) -> str:
     if step is Step.STOPPED and seen.mark is not None:
         return seen.mark.why
     pods = "; ".join(str(one) for one in seen.holders)

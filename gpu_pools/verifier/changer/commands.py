@@ -14,7 +14,7 @@ from .change import Change, ChangeError, Manner, target_of
 from .keep import keep
 from .living_node import LivingNode
 from .release import Release
-from .turns import Turns
+from .rollout_slots import RolloutSlots
 from .windows import opens_in, read_window
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ def keeper(
 
 
 def _change(options: Options, reader: Reader) -> int:
-    expected, node, turns = _turned(options)
+    expected, node, slots = _rollout_of(options)
     try:
         target, manner = target_of(expected), Manner(options.drain, options.staying, options.wait, options.restart_mps)
         windows = [read_window(text) for text in options.window]
 
         def opens() -> float:
-            return opens_in(windows, turns.api.clock()) if windows else 0.0
+            return opens_in(windows, slots.api.clock()) if windows else 0.0
 
-        Change(target, node, turns, manner, _nvml_holds(options, reader, expected), opens).run()
+        Change(target, node, slots, manner, _nvml_holds(options, reader, expected), opens).run()
     except ChangeError as error:
         print(f"not changed: {error}", file=sys.stderr)
         terminate(options.termination_log, f"not changed: {error}")
@@ -61,9 +61,9 @@ def _change(options: Options, reader: Reader) -> int:
 
 def _release(options: Options, reader: Reader) -> int:
     del reader
-    _, node, turns = _turned(options)
+    _, node, slots = _rollout_of(options)
     try:
-        Release(node, turns).run()
+        Release(node, slots).run()
     except ApiError as error:
         message = f"the node cannot be given back: {error}"
         raise UsageError(message) from None
@@ -76,11 +76,11 @@ def _nvml_holds(options: Options, reader: Reader, expected: Expectation) -> Call
     return lambda: observer.hold(expected).findings.verdict is Verdict.HOLDS
 
 
-def _turned(options: Options) -> tuple[Expectation, LivingNode, Turns]:
+def _rollout_of(options: Options) -> tuple[Expectation, LivingNode, RolloutSlots]:
     """What both sides of a change need."""
     (expected, _), reader = expectation_of(options), node_reader(options)
     if reader is None or expected.node is None:
         message = "a change is one of a node object: leave --only out."
         raise UsageError(message)
-    turns = Turns(reader.api, options.turns_in, expected.pool, options.turns, reader.name)
-    return expected, LivingNode(reader.api, reader.name, expected.node.namespace), turns
+    slots = RolloutSlots(reader.api, options.turns_in, expected.pool, options.turns, reader.name)
+    return expected, LivingNode(reader.api, reader.name, expected.node.namespace), slots

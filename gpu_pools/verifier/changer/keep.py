@@ -2,9 +2,9 @@
 
 Nobody but the changer sets these labels, so nobody else resets them. A person may remove or overwrite them, and so may a cloud:
 AKS removes labels that a pool no longer has from living nodes (Azure/AKS#3152), maybe later than it answers; whether it also
-removes labels that others have set is not documented. A reset here needs no turn and ends no pod's work (may_set in
-gpu_pools/verifier/changer/steps.py): no pod holds a GPU of the node, NVML says what is declared, or running pods keep their
-shares. Anything else waits for a change in the node's turn, which `gpu-pools repair` starts.
+removes labels that others have set is not documented. A reset here needs no slot and ends no pod's work (may_set in
+gpu_pools/verifier/changer/rollout_steps.py): no pod holds a GPU of the node, NVML says what is declared, or running pods keep
+their shares. Anything else waits for a change with a rollout slot, which `gpu-pools repair` starts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..api import ApiError
-from .steps import has_labels, may_set, wrong_labels
+from .rollout_steps import has_labels, may_set, wrong_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..observation import Assertion
     from .living_node import LivingNode
-    from .steps import Target
+    from .rollout_steps import Target
 
 
 def keep(node: LivingNode, target: Target, nvml: Callable[[], bool], assertion: Assertion) -> str | None:
@@ -36,7 +36,7 @@ def keep(node: LivingNode, target: Target, nvml: Callable[[], bool], assertion: 
         return None
     try:
         now = node.read()
-        found = node.seen(now, turn=False, is_open=True, as_declared=lambda _, __, held: held and nvml())
+        found = node.seen(now, has_slot=False, is_open=True, as_declared=lambda _, __, held: held and nvml())
         if found.mark is not None or not may_set(target, found):
             return None
         node.set_labels(now, target.labels)

@@ -18,7 +18,7 @@ from ..marks import listed_by_nfd
 from ..quantities import LARGEST, read_count
 from .nfd_rules import names_of_setters
 from .owners import Owners, owner_of
-from .steps import Holder, Mark, Seen, is_paused, read_mark, uncordons
+from .rollout_steps import Holder, LivingNodeState, Mark, is_paused, read_mark, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -61,15 +61,15 @@ class LivingNode:
         self,
         node: dict[str, Any],
         *,
-        turn: bool,
+        has_slot: bool,
         is_open: bool,
         as_declared: Callable[[Mapping[str, str], Mark | None, bool], bool],
-    ) -> Seen:
+    ) -> LivingNodeState:
         """What is there.
 
         Args:
             node: as `read` gave it.
-            turn: whether it is the node's turn.
+            has_slot: whether the node has a rollout slot.
             is_open: whether a change may begin now.
             as_declared: of its labels, its mark, and whether pods hold its GPUs: whether NVML says what is declared.
         """
@@ -77,13 +77,13 @@ class LivingNode:
         labels: dict[str, str] = metadata.get("labels") or {}
         mark = read_mark((metadata.get("annotations") or {}).get(self.annotation))
         holders = self.holders()
-        return Seen(
+        return LivingNodeState(
             labels=labels,
             by_nfd=listed_by_nfd(metadata),
             cordoned=bool((node.get("spec") or {}).get("unschedulable")),
             mark=mark,
             holders=holders,
-            turn=turn,
+            has_slot=has_slot,
             as_declared=not is_paused(labels) and as_declared(labels, mark, bool(holders)),
             open=is_open,
             offers=_offered(node),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..api import Client
-    from .steps import Holder
+    from .rollout_steps import Holder
 
 #: Written by kubelets onto the objects of their static pods (k8s.io/api v0.36.3, core/v1/annotation_key_constants.go).
 _MIRROR: Final = "kubernetes.io/config.mirror"

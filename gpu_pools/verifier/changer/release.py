@@ -1,7 +1,7 @@
-"""``release``: gives the node back after its proof, and then its turn: so the next one begins only when this one works.
+"""``release``: uncordons the node after its proof, then frees its rollout slot: the next node begins only when this one works.
 
 As in a change a request may fail, or be done although its answer is lost: then both are looked at anew. It does not end before
-the turn is free, since nobody would free it afterwards: an init container that has ended well is not run again. Where that is
+the slot is free, since nobody would free it afterwards: an init container that has ended well is not run again. Where that is
 not possible for long, it fails and says why, and the kubelet tries again.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .living_node import LivingNode
-    from .turns import Turns
+    from .rollout_slots import RolloutSlots
 
 _POLL_SECONDS: Final = 2.0
 #: An API server may be away for a minute.
@@ -32,12 +32,12 @@ class Release:
 
     Attributes:
         node: the node.
-        turns: of its pool.
+        slots: of its pool.
         now, sleep: the clock.
     """
 
     node: LivingNode
-    turns: Turns
+    slots: RolloutSlots
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     _began: float | None = None
@@ -62,7 +62,7 @@ class Release:
         try:
             if self.node.give_back(self.node.read()):
                 tell("the node is given back")
-            if self.turns.free():
+            if self.slots.free():
                 return True
         except ApiError as error:
             if error.status == _FORBIDDEN or self.now() - self._began >= _PATIENCE_SECONDS:

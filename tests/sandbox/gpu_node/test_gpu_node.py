@@ -24,7 +24,7 @@ from gpu_pools.verifier.documents import read
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.reading import Reading
 from sandbox.gpu_node import document, machine, mps_limits, pods
-from sandbox.gpu_node.pods import Seen
+from sandbox.gpu_node.pods import PodSnapshot
 from sandbox.nvml import state
 from sandbox.real_node import own_gpus
 from sandbox.system.errors import SandboxError
@@ -66,14 +66,14 @@ def test_a_machine_is_known_by_its_nvml_and_its_stack_can_be_planned(own: Path, 
     file.write_text(machine.stack_text("{timeSlicing: {replicas: 8}}", found))
     plan = plan_config(read_stack_file(file))
     assert demanded(plan) == driver.VERSION, "the driver that the node has, whatever the chart brings"
-    (planned,) = plan.pools
-    assert (planned.name, dict(planned.advertises)) == (machine.POOL, {"nvidia.com/gpu": 8})
-    assert planned.pool.rollout is None
+    (pool_plan,) = plan.pools
+    assert (pool_plan.name, dict(pool_plan.advertises)) == (machine.POOL, {"nvidia.com/gpu": 8})
+    assert pool_plan.pool.rollout is None
     rollout = machine.NODE_BY_NODE.format(seconds=30, staying="delete")
     file.write_text(machine.stack_text("{exclusive: {}}", found, rollout=rollout))
-    (planned,) = plan_config(read_stack_file(file)).pools
-    assert planned.pool.rollout
-    assert (planned.pool.rollout.drain_seconds, planned.pool.rollout.pods_that_stay) == (30, "delete")
+    (pool_plan,) = plan_config(read_stack_file(file)).pools
+    assert pool_plan.pool.rollout
+    assert (pool_plan.pool.rollout.drain_seconds, pool_plan.pool.rollout.pods_that_stay) == (30, "delete")
 
 
 def test_its_node_gets_its_devices_and_its_driver(own: Path) -> None:
@@ -206,7 +206,7 @@ def test_who_is_told_to_go_comes_to_the_end_of_its_work_first_and_who_is_killed_
 
 
 def test_a_pod_goes_on_only_in_the_same_container_and_if_it_computes() -> None:
-    before = Seen("work-0", "a", "Running", "containerd://1 0", "", 5)
+    before = PodSnapshot("work-0", "a", "Running", "containerd://1 0", "", 5)
     assert replace(before, rounds=6).goes_on(before)
     for other in ({"rounds": 5}, {"uid": "b"}, {"container": "containerd://1 1"}, {"phase": "Failed"}):
         assert not replace(before, **{"rounds": 6, **other}).goes_on(before), other
@@ -317,7 +317,7 @@ def test_the_verifier_says_of_its_nvml_what_it_said_there(
     said = read(Reading, json.loads((folder / "nvml.json").read_text("utf-8")))
     smallest = {"h200-141gb": "1g.18gb", "h100-80gb": "1g.10gb"}[key]
     declared = json.loads(json.dumps(sharing).replace("SMALLEST", smallest))
-    expected = nodes.healthy(*nodes.planned(declared, key=key, count=gpus)).expected
+    expected = nodes.healthy(*nodes.plan_and_pool(declared, key=key, count=gpus)).expected
     findings = Findings()
     # Which driver it had was nobody's declaration.
     compare_gpus(replace(expected, driver=None), said, findings)

@@ -42,7 +42,7 @@ OLD, BOTH, NEW = ("exclusive", "by4"), ("exclusive", "by4", "by8"), ("exclusive"
 #: How long a kubelet takes at most to bring a change to a volume.
 LONGEST = 1.5 * SYNC_SECONDS
 #: What a node of a pool with the key by8 would have to be.
-EXPECTED = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 8}}, count=2)).expected
+EXPECTED = nodes.healthy(*nodes.plan_and_pool({"timeSlicing": {"replicas": 8}}, count=2)).expected
 assert EXPECTED.node is not None
 EXPECTED = replace(EXPECTED, node=replace(EXPECTED.node, device_plugin_config=ConfigMapExpectation("sharing", "by8", "")))
 #: How often a race may go the other way.

@@ -54,9 +54,9 @@ config:
 PLAN = plan_config(load_yaml(STACK)["config"])
 PROGRAM = archive.archive()
 PROGRAM_SHA256 = hashlib.sha256(PROGRAM).hexdigest()
-POOLS = {planned.name: planned for planned in PLAN.pools}
+POOLS = {pool_plan.name: pool_plan for pool_plan in PLAN.pools}
 #: (resource, pool) -> what a node of it advertises.
-PLAN_SHARES = {(name, planned.name): count for planned in PLAN.pools for name, count in planned.advertises.items()}
+PLAN_SHARES = {(name, pool_plan.name): count for pool_plan in PLAN.pools for name, count in pool_plan.advertises.items()}
 SETS = f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets"
 CONFIG_MAPS = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
@@ -85,9 +85,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with running(folder) as here:
         mps.name_process_rightly(here.api)
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
-        for name, planned in POOLS.items():
-            hardware = Hardware(24, 220, planned.hardware.model.key, planned.hardware.product, planned.hardware.gpus)
-            labels = {"pool": name, **planned.labels}
+        for name, pool_plan in POOLS.items():
+            hardware = Hardware(24, 220, pool_plan.hardware.model.key, pool_plan.hardware.product, pool_plan.hardware.gpus)
+            labels = {"pool": name, **pool_plan.labels}
             put(folder, MachineGroup(name, name, 1, hardware, labels=labels, driver_preinstalled=True))
         names = (DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP)
         install(here.api, SPEC, PLAN.device_plugin_configs, PLAN.mig_parted_config, names=names)
@@ -102,15 +102,15 @@ def install_verifier(site: Site, plan: Plan = PLAN) -> None:
     api = site.api
     program = base64.b64encode(PROGRAM).decode()
     api.create(CONFIG_MAPS, {"metadata": {"name": "program"}, "binaryData": {PROGRAM_FILE: program}})
-    for planned in plan.pools:
-        file = expectation_file(plan, planned)
+    for pool_plan in plan.pools:
+        file = expectation_file(plan, pool_plan)
         api.create(CONFIG_MAPS, {"metadata": {"name": file.name}, "data": {EXPECTATION_FILE: file.text}})
-        api.create(SETS, daemon_set(planned, plan))
+        api.create(SETS, daemon_set(pool_plan, plan))
 
 
-def daemon_set(planned: PoolPlan, plan: Plan = PLAN) -> dict[str, Any]:
-    spec = verifier_daemon_set_spec(plan, planned, "program", PROGRAM_SHA256)
-    return {"metadata": {"name": f"{VERIFIER_APP}-{planned.name}"}, "spec": spec}
+def daemon_set(pool_plan: PoolPlan, plan: Plan = PLAN) -> dict[str, Any]:
+    spec = verifier_daemon_set_spec(plan, pool_plan, "program", PROGRAM_SHA256)
+    return {"metadata": {"name": f"{VERIFIER_APP}-{pool_plan.name}"}, "spec": spec}
 
 
 def pods(site: Site, pool: str) -> list[dict[str, Any]]:
@@ -176,7 +176,7 @@ def test_as_many_pods_run_at_once_as_a_node_has_shares_and_one_waits(site: Site)
     site.api.create("/api/v1/namespaces", {"metadata": {"name": SMOKE_TEST_NAMESPACE, "labels": labels}})
     path = f"/api/v1/namespaces/{SMOKE_TEST_NAMESPACE}/pods"
     begin = site.api.list(path)["metadata"]["resourceVersion"]
-    tests = {test.name: test for planned in POOLS.values() for test in smoke_tests(PLAN, planned)}
+    tests = {test.name: test for pool_plan in POOLS.values() for test in smoke_tests(PLAN, pool_plan)}
     for name, test in tests.items():
         job = {"metadata": {"name": name}, "spec": test.spec}
         site.api.create(f"/apis/batch/v1/namespaces/{SMOKE_TEST_NAMESPACE}/jobs", job)

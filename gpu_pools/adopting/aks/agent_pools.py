@@ -14,14 +14,16 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import Adopted, Imported, NotAdoptableError, Taken, Unsaid
-from gpu_pools.adopting.documents import as_inputs, flat, refused, text_of, unknown
+from gpu_pools.adopting.aks.resources import as_inputs, flat, unknown
+from gpu_pools.adopting.aks.sharing import by_azure
+from gpu_pools.adopting.documents import refused, text_of
 from gpu_pools.adopting.pools import majority, planned_alone, put_in
-from gpu_pools.adopting.sharing import WHOLE, by_azure, gpus_of, shared_as
+from gpu_pools.adopting.sharing import WHOLE, gpus_of, shared_as
 from gpu_pools.adopting.surroundings import attach
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import model
-from gpu_pools.plan.aks_found import OWNER_TAG
 from gpu_pools.platforms.aks.azure_types import version
+from gpu_pools.platforms.aks.found import OWNER_TAG
 from gpu_pools.platforms.aks.labels import AKS_SPOT_TAINT, label_refused_by_aks
 from gpu_pools.platforms.aks.pool_inputs import OF_OTHERS, PLACE, Around, kept_as_found, pool_inputs
 from gpu_pools.platforms.aks.pool_options import AksPoolOptions
@@ -297,7 +299,7 @@ def _taken(place: _Place, inputs: Mapping[str, Any], answer: Mapping[str, Any], 
     found = planned_alone(adopted.sections, entry, shared.candidates, lambda one: (one.gpu_instance_profile or "") == profile)
     if isinstance(found, str):
         return found
-    (sharing, declaration), planned = found
+    (sharing, declaration), pool_plan = found
     if sharing == WHOLE[0] and len(shared.candidates) > 1:
         adopted.unsaid.append(
             Unsaid(
@@ -305,10 +307,10 @@ def _taken(place: _Place, inputs: Mapping[str, Any], answer: Mapping[str, Any], 
             )
         )
     adopted.unsaid += shared.unsaid
-    changes = dict(_changes(place, inputs, planned))
+    changes = dict(_changes(place, inputs, pool_plan))
     if replaced := [path for path, change in changes.items() if change == "replaces"]:
         return f"the first `up` would make it anew, for {', '.join(replaced)}"
-    adopted.unsaid += _left(name, inputs, planned, place.owner)
+    adopted.unsaid += _left(name, inputs, pool_plan, place.owner)
     adopted.unsaid += _newer(name, answer)
     return Taken(
         {**entry, "sharing": sharing}, declaration, _imports(place), tuple(f"{path}: {how}" for path, how in changes.items())
@@ -376,21 +378,21 @@ def _others(name: str, inputs: Mapping[str, Any], adopted: Adopted) -> dict[str,
     return entry
 
 
-def _wanted(inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -> dict[str, Any]:
+def _wanted(inputs: Mapping[str, Any], pool_plan: PoolPlan, owner: str) -> dict[str, Any]:
     """The inputs of the first preview: those of the program, and of what it leaves alone those of the import."""
     around = Around({OWNER_TAG: owner}, inputs.get("vnetSubnetID"), inputs.get("podSubnetID"))
-    program = {key: value for key, value in pool_inputs(planned, around).items() if value is not None}
-    program["nodeLabels"] = planned.placed_labels
-    kept = kept_as_found(planned, program)
-    if planned.pool.autoscaled:
+    program = {key: value for key, value in pool_inputs(pool_plan, around).items() if value is not None}
+    program["nodeLabels"] = pool_plan.placed_labels
+    kept = kept_as_found(pool_plan, program)
+    if pool_plan.pool.autoscaled:
         kept.append("count")
     said = {key: value for key, value in program.items() if key not in {*kept, *PLACE}}
     return {**said, **{key: inputs[key] for key in kept if key in inputs}}
 
 
-def _changes(place: _Place, inputs: Mapping[str, Any], planned: PoolPlan) -> Iterator[tuple[str, str]]:
+def _changes(place: _Place, inputs: Mapping[str, Any], pool_plan: PoolPlan) -> Iterator[tuple[str, str]]:
     """Path -> what its change does, of all in which the first preview will differ from the import."""
-    wanted = _wanted(inputs, planned, place.owner)
+    wanted = _wanted(inputs, pool_plan, place.owner)
     before = {key: value for key, value in inputs.items() if key not in PLACE}
     for path in _different(before, wanted, ""):
         known = known_of("AgentPool", path)
@@ -413,9 +415,10 @@ def _newer(name: str, answer: Mapping[str, Any]) -> Iterator[Unsaid]:
             yield Unsaid(f"pool {name}: {path} = {show(value)}", why)
 
 
-def _left(name: str, inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -> Iterator[Unsaid]:
+def _left(name: str, inputs: Mapping[str, Any], pool_plan: PoolPlan, owner: str) -> Iterator[Unsaid]:
     """What the pool has that no key says, and that Azure would not have taken by itself."""
-    said = {key for key, value in pool_inputs(planned, Around({OWNER_TAG: owner})).items() if value is not None} | {"nodeLabels"}
+    program = pool_inputs(pool_plan, Around({OWNER_TAG: owner}))
+    said = {key for key, value in program.items() if value is not None} | {"nodeLabels"}
     for path, value in leaves(inputs):
         top = path.partition(".")[0]
         if top in said | PLACE | OF_OTHERS | _BY_HAND or value in (None, "", [], {}):

@@ -11,17 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from gpu_pools.plan.checks import driver_of
-from gpu_pools.plan.mps_support import too_old_for_signal
 from gpu_pools.platforms.aks.placement import placement_of
 from gpu_pools.platforms.aks.together import check_aks
 from gpu_pools.platforms.aks.versions import OLDEST_FOR_IMAGE, numbers
 from gpu_pools.reading.later import Later
-from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
 from gpu_pools.text.errors import Problem, Problems, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gpu_pools.platforms.aks.cluster import AksSettings
     from gpu_pools.stack.pools import Pool
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 #: By which a stack knows its pools in a cluster that it did not make: Azure keeps it, and shows it with the cluster.
 OWNER_TAG: Final = "gpu-pools"
-#: Bound tokens of pods that name their node: on by default since then (gpu_pools/proof/verifier_rights.py).
-LEAST_FOR_VERIFIERS: Final = "1.30"
 #: Of a private API server: what has to run where.
 PRIVATE: Final = (
     "its API server has a private address only: `pulumi up` must run where that is reached (in its network, in one that is "
@@ -107,13 +102,21 @@ def with_found(settings: Settings, found: FoundCluster) -> Settings:
     return replace(settings, cluster=replace(cluster, kubernetes_version=found.version))
 
 
-def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Problem]:
+def check_found(
+    settings: Settings,
+    found: FoundCluster,
+    owner: str,
+    drivers: Mapping[str, str],
+    too_old: Iterable[Problem],
+) -> list[Problem]:
     """What of the stack Azure would refuse in this cluster.
 
     Args:
         settings: of the stack.
         found: the cluster.
         owner: what the tag of this stack's own pools says.
+        drivers: pool -> who installs its driver.
+        too_old: what of the stack needs a newer Kubernetes (gpu_pools/plan/kubernetes_version.py).
     """
     problems = Problems()
     if not found.running:
@@ -124,12 +127,12 @@ def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Pro
             remedy="Start it: az aks start --resource-group GROUP --name NAME.",
         )
     check_aks(with_found(settings, found), problems)
-    for problem in too_old(settings, found.version, "the cluster has"):
+    for problem in too_old:
         problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
     for pool in settings.pools:
         for problem in (
             *_taken(pool, found, owner),
-            *_other_driver(pool, settings, found),
+            *_other_driver(pool, drivers[pool.name], found),
             *_elsewhere(pool, found),
             *_reserved(pool, found),
             *_provisioned(pool, found),
@@ -138,44 +141,25 @@ def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Pro
     return list(problems.found)
 
 
-def too_old(settings: Settings, version: str | None, whose: str) -> list[Problem]:
-    """What of the stack needs a newer Kubernetes than a cluster has, or will have.
+def check_images(settings: Settings, version: str, whose: str, problems: Problems) -> None:
+    """Add a problem for each pool whose image of the nodes needs a newer Kubernetes.
 
     Args:
         settings: of the stack.
-        version: of the cluster, e.g. 1.34.2; None: it is not known.
-        whose: how a message says where the version comes from.
+        version: of the cluster, such as 1.34.2.
+        whose: how a message names the origin of the version.
+        problems: are added to.
     """
-    problems, has = Problems(), numbers(version or "")
-    if not has:
-        return []
-    if settings.verification.startup_taint and has < numbers(LEAST_KUBERNETES):
-        problems.add(
-            "gpu-pools:verification.startupTaint",
-            f"needs Kubernetes {LEAST_KUBERNETES}, and {whose} {version}",
-            allowed=f"true in a cluster of Kubernetes {LEAST_KUBERNETES} or newer",
-            remedy="Leave it out; the deploy still waits until the nodes have passed.",
-        )
-    if problem := too_old_for_signal(settings, version, whose):
-        problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
-    if settings.verification.enabled and has < numbers(LEAST_FOR_VERIFIERS):
-        problems.add(
-            "gpu-pools:verification",
-            f"needs Kubernetes {LEAST_FOR_VERIFIERS}, whose tokens of pods name their node, and {whose} {version}",
-            allowed=f"a cluster of Kubernetes {LEAST_FOR_VERIFIERS} or newer",
-            remedy="Upgrade the cluster, or leave the section out.",
-        )
     for pool in settings.pools:
         image = placement_of(pool).asked.os_sku
         oldest = OLDEST_FOR_IMAGE.get(image or "")
-        if oldest and has < numbers(oldest):
+        if oldest and numbers(version) < numbers(oldest):
             problems.add(
                 f"{pool.path}.{placement_of(pool).written_at('osSku')}",
                 f"{image} needs Kubernetes {oldest}, and {whose} {version}",
                 allowed=f"another image, or Kubernetes {oldest} or newer",
                 remedy="Leave it out: AKS then takes the image that goes with the version.",
             )
-    return list(problems.found)
 
 
 def notes(found: FoundCluster) -> Iterator[str]:
@@ -205,16 +189,16 @@ def _taken(pool: Pool, found: FoundCluster, owner: str) -> Iterator[Problem]:
             )
 
 
-def _other_driver(pool: Pool, settings: Settings, found: FoundCluster) -> Iterator[Problem]:
+def _other_driver(pool: Pool, declared: str, found: FoundCluster) -> Iterator[Problem]:
     """Who installs the driver is settled when a pool is made, so that the stack can only say of an adopted one what there is."""
     there = next((one for one in found.pools if one.name == pool.name), None)
     if not pool.adopted or there is None or not there.driver:
         return
     owner = "operator" if there.driver == "None" else "preinstalled"
-    if driver_of(pool, settings) != owner:
+    if declared != owner:
         yield Problem(
             f"{pool.path}.driver",
-            f"{driver_of(pool, settings)}, and the pool was made with gpuProfile.driver {there.driver}, which never changes",
+            f"{declared}, and the pool was made with gpuProfile.driver {there.driver}, which never changes",
             owner,
             f"Write `driver: {owner}`, for all pools of the cluster; or make another pool, and move the work there.",
         )

@@ -109,12 +109,12 @@ def _put(nodes: Sequence[Node], inside: Inside, adopted: Adopted) -> None:
     }
     if taints := sorted({taint for node in nodes for taint in node.taints if not taint.startswith("node.kubernetes.io/")}):
         entry["taints"] = taints
-    planned = planned_alone(adopted.sections, entry, shared.candidates)
-    if isinstance(planned, str):
-        adopted.unsaid.append(Unsaid(where, f"are not adopted: {planned}"))
+    found = planned_alone(adopted.sections, entry, shared.candidates)
+    if isinstance(found, str):
+        adopted.unsaid.append(Unsaid(where, f"are not adopted: {found}"))
         return
     adopted.unsaid += shared.unsaid
-    (named, sharing), _ = planned
+    (named, sharing), _ = found
     if why := put_in(adopted, Taken({**entry, "sharing": named}, sharing)):
         adopted.unsaid.append(Unsaid(where, f"are not adopted: {why}"))
 

@@ -1,11 +1,11 @@
-"""What a change does to a pool whose nodes change in turn (``rollout``), and what it means to begin or to end that. Sentences."""
+"""What a change does to a pool with a ``rollout``, and what it means to begin or to end that. Sentences."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL
-from gpu_pools.verifier.changer import steps
+from gpu_pools.verifier.changer import rollout_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ _STAYING = {
 }
 
 
-def turns(pool: PoolChange, *, gives_back: bool = False) -> Iterator[str]:
+def describe_rollout(pool: PoolChange, *, gives_back: bool = False) -> Iterator[str]:
     """The sentences; none where no rollout has a say.
 
     Args:
@@ -46,7 +46,7 @@ def turns(pool: PoolChange, *, gives_back: bool = False) -> Iterator[str]:
             "gpu-pools/change says so; deploy this when `kubectl get nodes` shows none."
         )
     elif after.pool.rollout and before.labels != after.labels:
-        yield from _in_turn(pool.name, before, after, after.pool.rollout)
+        yield from _describe_change(pool.name, before, after, after.pool.rollout)
 
 
 def _becomes(name: str, before: PoolPlan, after: PoolPlan) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _becomes(name: str, before: PoolPlan, after: PoolPlan) -> Iterator[str]:
         )
 
 
-def _in_turn(name: str, before: PoolPlan, after: PoolPlan, rollout: Rollout) -> Iterator[str]:
+def _describe_change(name: str, before: PoolPlan, after: PoolPlan, rollout: Rollout) -> Iterator[str]:
     if harmless(before, after):
         yield f"It ends no share: no node of `{name}` is drained."
         return
@@ -73,7 +73,7 @@ def _in_turn(name: str, before: PoolPlan, after: PoolPlan, rollout: Rollout) -> 
     if rollout.windows:
         when = ", ".join(f"`{window}`" for window in rollout.windows)
         yield (
-            f"Turns of nodes of `{name}` begin only in its windows: {when}. A deploy outside of them is "
+            f"Nodes of `{name}` begin to change only in its windows: {when}. A deploy outside of them is "
             "refused. Where one ends before all have changed the deploy fails, and the nodes go on in the next by themselves."
         )
 
@@ -89,6 +89,8 @@ def harmless(before: PoolPlan, after: PoolPlan) -> bool:
     now, becomes = (
         {DEVICE_PLUGIN_CONFIG_LABEL: one.config_key, MIG_CONFIG_LABEL: one.mig_config_key or ""} for one in (before, after)
     )
-    holder = steps.Holder("", "", "", "", before.advertises)
-    seen = steps.Seen(now, frozenset(), cordoned=False, mark=None, holders=(holder,), turn=False, as_declared=False)
-    return steps.harmless(steps.Target(becomes, after.advertises), seen)
+    holder = rollout_steps.Holder("", "", "", "", before.advertises)
+    node = rollout_steps.LivingNodeState(
+        now, frozenset(), cordoned=False, mark=None, holders=(holder,), has_slot=False, as_declared=False
+    )
+    return rollout_steps.harmless(rollout_steps.Target(becomes, after.advertises), node)

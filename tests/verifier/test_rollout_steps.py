@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.verifier.changer.steps import (
+from gpu_pools.verifier.changer.rollout_steps import (
     Holder,
+    LivingNodeState,
     Mark,
-    Seen,
     Step,
     Target,
     hangs,
@@ -30,14 +30,14 @@ CUT = {
     "3g": Target({CONFIG_LABEL: "mig-1", MIG_CONFIG_LABEL: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2}),
 }
 WHOLE = Target({CONFIG_LABEL: "exclusive-x", MIG_CONFIG_LABEL: "all-disabled"}, {GPU: 1})
-EMPTY = Seen({}, frozenset(), cordoned=False, mark=None, holders=(), turn=False, as_declared=False)
+EMPTY = LivingNodeState({}, frozenset(), cordoned=False, mark=None, holders=(), has_slot=False, as_declared=False)
 
 
 def holder(name: str = "a", owner: str = "ReplicaSet", **holds: int) -> Holder:
     return Holder("work", name, name, owner, holds or {GPU: 1})
 
 
-def on(target: Target, **more: object) -> Seen:
+def on(target: Target, **more: object) -> LivingNodeState:
     return replace(EMPTY, labels=target.labels, as_declared=True, **more)
 
 
@@ -53,11 +53,11 @@ def test_a_node_that_joins_gets_its_labels_without_a_turn() -> None:
 def test_labels_that_were_taken_away_are_put_back_where_the_gpus_are_as_declared() -> None:
     there = replace(EMPTY, holders=(holder(),))
     assert next_step(CUT["1g"], replace(there, as_declared=True)) is Step.SET
-    assert next_step(CUT["1g"], there) is Step.TAKE_TURN
+    assert next_step(CUT["1g"], there) is Step.TAKE_SLOT
 
 
 def test_a_change_begins_in_a_window_and_goes_on_to_its_end() -> None:
-    closed = on(CUT["1g"], turn=True, open=False)
+    closed = on(CUT["1g"], has_slot=True, open=False)
     assert next_step(CUT["3g"], closed) is Step.CLOSED
     mark = marked(CUT["3g"], closed, "now")
     assert next_step(CUT["3g"], replace(closed, mark=mark, cordoned=True)) is Step.SET
@@ -74,14 +74,14 @@ def test_a_node_that_has_joined_waits_for_mig_manager_where_nobody_would_be_harm
         seen = replace(joined, labels={**joined.labels, **labels}, as_declared=False)
         assert next_step(CUT["1g"], seen) is Step.WAIT
         used = replace(seen, holders=(holder(),))
-        assert next_step(CUT["1g"], used) is (Step.TAKE_TURN if "failed" in labels.values() else Step.DONE)
+        assert next_step(CUT["1g"], used) is (Step.TAKE_SLOT if "failed" in labels.values() else Step.DONE)
         assert next_step(CUT["1g"], replace(used, as_declared=True)) is Step.DONE
     assert next_step(CUT["1g"], replace(joined, labels={**joined.labels, MIG_STATE_LABEL: "success"})) is Step.DONE
 
 
 def test_a_node_that_pods_use_and_whose_mig_manager_failed_is_emptied_in_its_turn() -> None:
     labels = {**CUT["1g"].labels, MIG_STATE_LABEL: "failed"}
-    seen = replace(EMPTY, labels=labels, holders=(holder(),), turn=True)
+    seen = replace(EMPTY, labels=labels, holders=(holder(),), has_slot=True)
     assert next_step(CUT["1g"], replace(seen, open=False)) is Step.CLOSED
     assert next_step(CUT["1g"], replace(seen, holders=(holder(owner="DaemonSet"),))) is Step.BLOCKED
     assert next_step(CUT["1g"], seen) is Step.MARK
@@ -93,7 +93,7 @@ def test_a_node_that_pods_use_and_whose_mig_manager_failed_is_emptied_in_its_tur
 
 
 def test_who_comes_late_is_to_go_until_nothing_is_left_of_what_was_before() -> None:
-    late = on(CUT["3g"], mark=marked(CUT["3g"], EMPTY, "now"), cordoned=True, holders=(holder(),), turn=True)
+    late = on(CUT["3g"], mark=marked(CUT["3g"], EMPTY, "now"), cordoned=True, holders=(holder(),), has_slot=True)
     assert next_step(CUT["3g"], late) is Step.DONE, "NVML says what is declared, so it holds that"
     assert next_step(CUT["3g"], replace(late, as_declared=False)) is Step.LATE
     comes_back = replace(late, as_declared=False, holders=(holder(owner="DaemonSet"),))
@@ -102,7 +102,7 @@ def test_who_comes_late_is_to_go_until_nothing_is_left_of_what_was_before() -> N
 
 
 def test_without_mig_a_change_lasts_until_the_node_offers_what_is_declared() -> None:
-    seen = on(SLICED[4], mark=marked(SLICED[4], EMPTY, "now"), cordoned=True, turn=True, offers={GPU: 1})
+    seen = on(SLICED[4], mark=marked(SLICED[4], EMPTY, "now"), cordoned=True, has_slot=True, offers={GPU: 1})
     assert next_step(SLICED[4], seen) is Step.WAIT
     assert next_step(SLICED[4], replace(seen, holders=(holder(),))) is Step.LATE
     done = replace(seen, offers={GPU: 4})
@@ -126,12 +126,12 @@ def test_more_replicas_harm_nobody_and_fewer_only_those_that_hold_more() -> None
 
 
 def test_a_daemon_sets_pod_is_never_evicted() -> None:
-    seen = on(CUT["1g"], holders=(holder(owner="DaemonSet"),), turn=True)
+    seen = on(CUT["1g"], holders=(holder(owner="DaemonSet"),), has_slot=True)
     assert next_step(CUT["3g"], seen) is Step.BLOCKED
 
 
 def test_a_stopped_change_waits_for_its_pods_alone() -> None:
-    seen = on(CUT["1g"], holders=(holder("a"), holder("b")), turn=True)
+    seen = on(CUT["1g"], holders=(holder("a"), holder("b")), has_slot=True)
     mark = stopped(marked(CUT["3g"], seen, "now"), (holder("a"),), "it stays")
     assert next_step(CUT["3g"], replace(seen, mark=mark)) is Step.STOPPED
     assert next_step(CUT["3g"], replace(seen, mark=mark, holders=(holder("b"),))) is Step.MARK
@@ -140,7 +140,7 @@ def test_a_stopped_change_waits_for_its_pods_alone() -> None:
 
 
 def test_static_pods_come_back_too_and_messages_name_what_holds() -> None:
-    seen = on(CUT["1g"], holders=(holder(owner="Node"),), turn=True)
+    seen = on(CUT["1g"], holders=(holder(owner="Node"),), has_slot=True)
     assert next_step(CUT["3g"], seen) is Step.BLOCKED
     told = {owner: str(holder("a", owner)) for owner in ("", "Node", "DaemonSet", "ReplicaSet")}
     assert told[""] == "work/a (a bare pod)"
@@ -150,7 +150,7 @@ def test_static_pods_come_back_too_and_messages_name_what_holds() -> None:
 
 
 def test_a_change_that_gets_another_target_is_marked_anew_and_keeps_its_cordon() -> None:
-    seen = on(CUT["1g"], turn=True)
+    seen = on(CUT["1g"], has_slot=True)
     first = marked(CUT["3g"], seen, "now")
     under_way = replace(seen, mark=first, cordoned=True)
     assert next_step(WHOLE, under_way) is Step.MARK
@@ -207,7 +207,7 @@ def test_when_mig_manager_hangs() -> None:
 class Node:
     """A node that does at once what it is told; `log` is what was done to it."""
 
-    seen: Seen
+    seen: LivingNodeState
     log: list[Step] = field(default_factory=list)
 
     def do(self, target: Target) -> Step:
@@ -215,15 +215,15 @@ class Node:
         step = next_step(target, self.seen)
         self.log.append(step)
         seen = self.seen
-        if step is Step.TAKE_TURN:
-            self.seen = replace(seen, turn=True)
+        if step is Step.TAKE_SLOT:
+            self.seen = replace(seen, has_slot=True)
         elif step is Step.MARK:
             self.seen = replace(seen, mark=marked(target, seen, "now"), cordoned=True)
         elif step in {Step.EMPTY, Step.LATE}:
             assert seen.cordoned
             self.seen = replace(seen, holders=seen.holders[1:])
         elif step is Step.SET:
-            assert harmless(target, seen) or (seen.cordoned and seen.turn and not seen.holders)
+            assert harmless(target, seen) or (seen.cordoned and seen.has_slot and not seen.holders)
             self.seen = replace(seen, labels={**seen.labels, **target.labels}, as_declared=False)
         elif step in {Step.WAIT, Step.DONE}:
             said = {MIG_STATE_LABEL: "success"} if MIG_CONFIG_LABEL in target.labels else {}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.generations import pool_called
 from gpu_pools.plan.placing import pool_selector
+from gpu_pools.plan.replacements import pool_called
 from gpu_pools.proof.node_expectation import node_expectation
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from tests.unit.stacks import GONE, T4, aks, magnum, plan_of
 
 SURGE: Any = {"replace": "surge"}
@@ -22,11 +22,11 @@ def plan(pool: Any = None, **more: Any) -> Any:
 
 
 def digits(pool: Any = None, **more: Any) -> str:
-    return str(plan(pool, **more).pools[0].generation)
+    return str(plan(pool, **more).pools[0].replacement_id)
 
 
 def test_the_digits_are_those_of_earlier_versions() -> None:
-    """Other ones would exchange every such pool with the next version of gpu-pools."""
+    """Other ones would replace every such pool with the next version of gpu-pools."""
     assert digits() == "292b24"
     assert digits({"zones": ["1"], "osDiskSize": 256, "spot": {}}) == "800f04"
 
@@ -65,7 +65,7 @@ def test_another_way_of_sharing_makes_another_pool_only_where_azure_partitions()
 @pytest.mark.parametrize("name", ["a", "gpu", "exactlytwelv"])
 def test_a_name_in_azure_has_at_most_twelve_characters_and_ends_in_the_digits(name: str) -> None:
     (pool,) = plan({"name": name}).pools
-    assert pool.made_name == f"{name[:6]}{pool.generation}"
+    assert pool.made_name == f"{name[:6]}{pool.replacement_id}"
     assert len(pool.made_name) <= 12
 
 
@@ -76,7 +76,7 @@ def test_pools_that_begin_alike_are_told_apart() -> None:
 def test_nodes_are_selected_by_what_only_the_proven_pool_has() -> None:
     whole = plan()
     (pool,) = whole.pools
-    selector = {POOL_LABEL: "gpu", GENERATION_LABEL: pool.generation}
+    selector = {POOL_LABEL: "gpu", REPLACEMENT_LABEL: pool.replacement_id}
     assert pool_selector(whole.settings.cluster, pool) == selector
     assert selector.items() <= dict(pool.labels).items()
     assert node_expectation(whole, pool)["node"]["labels"] == dict(pool.labels)
@@ -84,12 +84,12 @@ def test_nodes_are_selected_by_what_only_the_proven_pool_has() -> None:
 
 def test_in_place_it_keeps_its_name_and_the_same_digits() -> None:
     (pool,) = plan({"replace": "inPlace"}).pools
-    assert (pool.made_name, pool.generation, pool.labels[GENERATION_LABEL]) == ("gpu", digits(), digits())
+    assert (pool.made_name, pool.replacement_id, pool.labels[REPLACEMENT_LABEL]) == ("gpu", digits(), digits())
 
 
 def test_a_pool_without_it_is_as_it_was() -> None:
     (pool,) = plan_of(aks(verification={})).pools
-    assert (pool.generation, pool.made_name, GENERATION_LABEL in pool.labels) == ("", "gpu", False)
+    assert (pool.replacement_id, pool.made_name, REPLACEMENT_LABEL in pool.labels) == ("", "gpu", False)
 
 
 def on_magnum(pool: Any = None, driver: str = "heat", **more: Any) -> Any:
@@ -98,7 +98,7 @@ def on_magnum(pool: Any = None, driver: str = "heat", **more: Any) -> Any:
 
 
 def of_magnum(pool: Any = None, driver: str = "heat", **more: Any) -> str:
-    return str(on_magnum(pool, driver, **more).pools[0].generation)
+    return str(on_magnum(pool, driver, **more).pools[0].replacement_id)
 
 
 def test_the_digits_on_magnum_are_those_of_earlier_versions() -> None:
@@ -143,7 +143,7 @@ def test_taints_that_nfd_sets_make_no_other_group() -> None:
 @pytest.mark.parametrize("name", ["a", "gpu", "a" * 40, f"{'a' * 32}-{'b' * 7}"])
 def test_a_group_s_name_is_no_longer_than_a_stack_may_write_it(name: str) -> None:
     (pool,) = on_magnum({"name": name}).pools
-    assert pool.made_name == f"{name[:33].rstrip('-')}-{pool.generation}"
+    assert pool.made_name == f"{name[:33].rstrip('-')}-{pool.replacement_id}"
     assert len(pool.made_name) <= 40
 
 
@@ -153,10 +153,10 @@ def test_nodes_of_a_group_are_told_apart_by_its_name_before_nfd_has_labelled_the
     label = "magnum.openstack.org/nodegroup"
     assert pool_selector(whole.settings.cluster, pool, "gpu") == {label: "gpu"}
     assert pool_selector(whole.settings.cluster, pool, pool.made_name) == {label: pool.made_name}
-    assert pool_selector(whole.settings.cluster, pool) == {POOL_LABEL: "gpu", GENERATION_LABEL: pool.generation}
+    assert pool_selector(whole.settings.cluster, pool) == {POOL_LABEL: "gpu", REPLACEMENT_LABEL: pool.replacement_id}
 
 
-def test_names_in_the_cloud_are_known_again_whichever_generation_they_are_of() -> None:
+def test_names_in_the_cloud_are_known_again_whichever_replacement_they_are_of() -> None:
     pools = [*on_magnum().pools, *on_magnum({"name": "gpu-two"}).pools]
     for name, pool in {"gpu": "gpu", "gpu-0a1b2c": "gpu", "gpu-two-0a1b2c": "gpu-two", "gpu-two": "gpu-two"}.items():
         assert pool_called(name, pools) == pool

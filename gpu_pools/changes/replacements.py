@@ -1,4 +1,4 @@
-"""Pools that are exchanged for one beside them (``replace: surge``): how many GPUs are there at once, and what is to be known."""
+"""Pools that are replaced with ``replace: surge``: the GPUs that are there twice, and what people must know."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What is there besides what shall be, from when the new pool is made until the old one is deleted.
+class ExtraGpus:
+    """The GPUs of the old pool, from when the new pool is made until the old one is deleted.
 
     Attributes:
         pool: its name.
@@ -38,32 +38,32 @@ class Beside:
         return f"{count} GPU{'' if count == '1' else 's'} more{cost}, until the old nodes are empty and deleted"
 
 
-def beside(pools: Iterable[PoolChange], prices: Prices | None) -> Iterator[Beside]:
+def extra_gpus(pools: Iterable[PoolChange], prices: Prices | None) -> Iterator[ExtraGpus]:
     """Of each pool of which two are there for a time."""
     for pool in pools:
         if pool.before is not None and "rotated" in pool.effects:
             old = pool.before
             each, most, price = old.hardware.gpus, old.pool.max_nodes, node_price(old, prices)
             per_hour = None if price is None or most is None else price * most
-            yield Beside(pool.name, each * old.pool.min_nodes, None if most is None else each * most, per_hour)
+            yield ExtraGpus(pool.name, each * old.pool.min_nodes, None if most is None else each * most, per_hour)
 
 
-def unready(pools: Iterable[PoolChange]) -> Iterator[str]:
-    """Why pools with ``surge`` would not be exchanged beside the old one: the engine takes that for the new one."""
+def describe_missed_surge(pools: Iterable[PoolChange]) -> Iterator[str]:
+    """Why pools with ``surge`` would be replaced with the old pool deleted first: the engine takes that one for the new one."""
     for pool in pools:
-        if pool.after is not None and pool.after.pool.exchange == "surge" and "replaced" in pool.effects:
+        if pool.after is not None and pool.after.pool.replacement == "surge" and "replaced" in pool.effects:
             yield (
                 f"the pool {pool.name} would be deleted before its successor is made, since `replace: surge` was not deployed "
                 "for it yet, or what changes is not of the pool alone: deploy `replace: surge` by itself first"
             )
 
 
-def rotations(pool: PoolChange) -> Iterator[str]:
-    """Sentences."""
+def describe_replacement(pool: PoolChange) -> Iterator[str]:
+    """Yield sentences on how a pool is replaced."""
     before, after = pool.before, pool.after
     if before is None or after is None:
         return
-    if "replaced" in pool.effects and before.generation and after.pool.exchange == "inPlace":
+    if "replaced" in pool.effects and before.replacement_id and after.pool.replacement == "inPlace":
         yield (
             f"The nodes of `{pool.name}` are cordoned and drained before that; where pods do not go in "
             f"{after.pool.drain_seconds} s the deploy fails, and nothing is replaced."

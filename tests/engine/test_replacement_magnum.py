@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [*ON_NODES, at_night("rotation on AKS is for the day")]
+pytestmark = [*ON_NODES, at_night("the replacement on AKS is for the day")]
 
 STACK: Final = """
 config:

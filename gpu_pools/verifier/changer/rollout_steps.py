@@ -1,9 +1,9 @@
 """What the next step of a change of this node is: decided from what is there, and from nothing else.
 
 So a change can end anywhere, with its process, its pod or its node, and whoever looks next goes on from there. What is being done
-is written on the node itself (the mark); whose turn it is, in a Lease. Both are read anew before each step.
+is written on the node itself (the mark); whether it has a rollout slot, in a Lease. Both are read anew before each step.
 
-A node keeps working until its turn has come. It is cordoned before anything is evicted, and it is given back only by who has
+A node keeps working until it has a slot. It is cordoned before anything is evicted, and it is uncordoned only by who has
 proven it. A node that somebody else has cordoned stays so.
 
 A cordon does not keep every pod away: some were bound before and wait for their volumes, some tolerate it, some name their node.
@@ -11,7 +11,7 @@ So who holds GPUs is looked at until the change is done, and who came late has a
 
 A change begins within a maintenance window, where there are any, and goes on to its end.
 
-Three changes need no turn. A node that was never given the labels joins, and has nobody to harm. Where the labels were taken
+Three changes need no slot. A node that was never given the labels joins, and has nobody to harm. Where the labels were taken
 away and the GPUs are as declared, they are put back. And more replicas of time-slicing end no share: running pods keep theirs.
 Pure: talks to nobody.
 """
@@ -45,7 +45,7 @@ class Step(enum.Enum):
     DONE = "as declared"
     LET_GO = "wait until NFD no longer sets the labels"
     CLOSED = "wait for a maintenance window"
-    TAKE_TURN = "wait for a turn"
+    TAKE_SLOT = "wait for a rollout slot"
     BLOCKED = "pods that come back by themselves hold GPUs"
     STOPPED = "pods that were to go are still there"
     MARK = "cordon the node"
@@ -132,7 +132,7 @@ def read_mark(text: str | None) -> Mark | None:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LivingNodeState:
     """What is there.
 
     Attributes:
@@ -141,7 +141,7 @@ class Seen:
         cordoned: whether the node takes no new pods.
         mark: what is being done to it.
         holders: pods that hold its GPUs.
-        turn: whether it is this node's.
+        has_slot: whether this node has a rollout slot.
         as_declared: whether NVML says what is declared.
         open: whether a change may begin now.
         offers: resource -> count that the node offers to pods.
@@ -152,13 +152,13 @@ class Seen:
     cordoned: bool
     mark: Mark | None
     holders: tuple[Holder, ...]
-    turn: bool
+    has_slot: bool
     as_declared: bool
     open: bool = True
     offers: Mapping[str, int] = field(default_factory=dict)
 
 
-def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how it is read
+def next_step(target: Target, seen: LivingNodeState) -> Step:  # noqa: PLR0911 - one after the other is how it is read
     """The next step."""
     if seen.by_nfd & set(target.labels):
         return Step.LET_GO
@@ -172,10 +172,10 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     if not seen.open and not begun(seen.mark):
         return Step.CLOSED
     if not all(map(movable, seen.holders)):
-        # Before its turn: a node that cannot begin must not keep the others waiting.
+        # Before it takes a slot: a node that cannot begin must not keep the others waiting.
         return Step.BLOCKED
-    if not seen.turn:
-        return Step.TAKE_TURN
+    if not seen.has_slot:
+        return Step.TAKE_SLOT
     if seen.mark is None or seen.mark.to != target.name:
         return Step.MARK
     if seen.mark.stopped:
@@ -183,7 +183,7 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     return Step.EMPTY if seen.holders else Step.SET
 
 
-def _failed_in_use(target: Target, seen: Seen) -> bool:
+def _failed_in_use(target: Target, seen: LivingNodeState) -> bool:
     """Whether mig-manager has failed on a node that pods use and no change has emptied, such as one that has joined."""
     failed = MIG_CONFIG_LABEL in target.labels and seen.labels.get(MIG_STATE_LABEL) == MIG_FAILED and not seen.as_declared
     return failed and bool(seen.holders) and not _is_for(target, seen.mark)
@@ -193,7 +193,7 @@ def _is_for(target: Target, mark: Mark | None) -> bool:
     return mark is not None and mark.to == target.name and not mark.stopped
 
 
-def _came_late(target: Target, seen: Seen) -> bool:
+def _came_late(target: Target, seen: LivingNodeState) -> bool:
     """Whether a pod holds what was before. Where NVML says that nothing of that is left, it has a share of what is declared."""
     if not _is_for(target, seen.mark):
         return False
@@ -205,7 +205,7 @@ def movable(holder: Holder) -> bool:
     return holder.owner not in COMES_BACK
 
 
-def _settles(target: Target, seen: Seen) -> bool:
+def _settles(target: Target, seen: LivingNodeState) -> bool:
     """Whether the operator's programs are still to follow the labels.
 
     The device plugin, where there was a change: until the node offers what is declared a pod may still get what was before. And
@@ -241,7 +241,7 @@ def wrong_labels(wanted: Mapping[str, str], labels: Mapping[str, str]) -> dict[s
     return {key: value for key, value in wanted.items() if labels.get(key) != value}
 
 
-def harmless(target: Target, seen: Seen) -> bool:
+def harmless(target: Target, seen: LivingNodeState) -> bool:
     """Whether the labels can be set at once: no pod loses what it holds, and no GPUs are away for a time."""
     now, becomes = seen.labels.get(CONFIG_LABEL), target.labels[CONFIG_LABEL]
     if now is None:
@@ -251,8 +251,8 @@ def harmless(target: Target, seen: Seen) -> bool:
     return same_mig and sliced and _fits(seen.holders, target.advertises)
 
 
-def may_set(target: Target, seen: Seen) -> bool:
-    """Whether labels that somebody has removed or overwritten can be set again without a turn: nobody loses what he holds."""
+def may_set(target: Target, seen: LivingNodeState) -> bool:
+    """Whether labels that somebody has removed or overwritten can be set again without a slot: nobody loses what he holds."""
     if has_labels(target, seen.labels) or seen.by_nfd & set(target.labels):
         return False
     return not seen.holders or harmless(target, seen)
@@ -266,7 +266,7 @@ def _fits(holders: tuple[Holder, ...], advertises: Mapping[str, int]) -> bool:
     return all(count <= advertises.get(resource, 0) for resource, count in held.items())
 
 
-def marked(target: Target, seen: Seen, now: str) -> Mark:
+def marked(target: Target, seen: LivingNodeState, now: str) -> Mark:
     """The mark of a change that begins, or that gets another target; what was cordoned for it is still to be uncordoned."""
     ours = seen.mark is not None and seen.mark.cordoned and not seen.mark.stopped
     return Mark(target.name, cordoned=ours or not seen.cordoned, since=now)

@@ -143,7 +143,7 @@ def test_pods_that_stay_stop_it_whatever_is_declared_next_and_the_old_declaratio
     assert "default/stays (a bare pod): Cannot evict pod as it would violate the pod's disruption budget" in failed.text
     assert len(_made(trial)) == 3
     assert before <= _machines(trial)
-    assert {mark["to"] for mark in marked(trial)} == {f"succeeded by {trial.plan().pools[0].generation}"}
+    assert {mark["to"] for mark in marked(trial)} == {f"succeeded by {trial.plan().pools[0].replacement_id}"}
 
     trial.write(old)
     with Served(trial) as served:

@@ -1,7 +1,7 @@
 """`replace: surge` in a Magnum cluster that is there, by the drivers for Cluster API, with the deploy killed on the way.
 
 Each driver has a stack of its own. Engine, Keystone, Magnum, NFD, scheduler, controllers, eviction API and verifiers are the real
-ones; Magnum's drivers are stand-ins. What heat does is in test_rotation_magnum.py.
+ones; Magnum's drivers are stand-ins. What heat does is in test_replacement_magnum.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Trial
 
-pytestmark = [*ON_NODES, at_night("two clusters that are there, and a rotation with three kills in each")]
+pytestmark = [*ON_NODES, at_night("two clusters that are there, and a replacement with three kills in each")]
 
 STACK: Final = """
 config:

@@ -13,7 +13,7 @@ from gpu_pools.components.magnum.cluster import MagnumGpuNodePool
 from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.components.proof.verification import Verification
 from gpu_pools.components.replacement import _Hook
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, pool_of
 
@@ -43,10 +43,10 @@ def deployed(run: Run, **pool: Any) -> Recorder:
     return run(lambda: GpuPlatform("gpu", config(**{"replace": "surge", **pool})))
 
 
-def test_another_generation_is_another_resource_under_another_name_in_azure(run: Run) -> None:
+def test_a_replacement_is_another_resource_under_another_name_in_azure(run: Run) -> None:
     made = {size: deployed(run, vmSize=size).one("AgentPool") for size in (A100, T4)}
     for pool in made.values():
-        digits = pool.inputs["nodeLabels"][GENERATION_LABEL]
+        digits = pool.inputs["nodeLabels"][REPLACEMENT_LABEL]
         assert pool.name == f"gpu-serving-pool-{digits}"
         assert pool.inputs["agentPoolName"] == f"servin{digits}"
         assert pool.inputs["nodeLabels"][POOL_LABEL] == "serving"
@@ -84,7 +84,7 @@ def test_in_place_they_are_emptied_before_the_pool_is_another(run: Run) -> None:
     recorded = deployed(run, replace="inPlace")
     (pool,) = recorded.of("AgentPool")
     assert (pool.name, pool.inputs["agentPoolName"]) == ("gpu-serving-pool", "serving")
-    assert _aliases(recorded.options(pool.name)) == {f"gpu-serving-pool-{pool.inputs['nodeLabels'][GENERATION_LABEL]}"}
+    assert _aliases(recorded.options(pool.name)) == {f"gpu-serving-pool-{pool.inputs['nodeLabels'][REPLACEMENT_LABEL]}"}
     assert recorded.options(pool.name).deleteBeforeReplace
     assert "gpu-serving-emptied" in recorded.depends_on(pool.name)
     assert list(recorded.options("gpu-serving-emptied").hooks.before_update) == ["gpu-serving-emptied"]
@@ -111,7 +111,7 @@ def test_a_pool_of_which_nothing_says_who_proves_and_drains_it_is_refused(run: R
         run(lambda: AksGpuNodePool("nb", args))
 
 
-def test_pods_go_to_a_generation_that_is_new_here_only_once_a_node_of_it_is_proven(
+def test_pods_go_to_a_replacement_that_is_new_here_only_once_a_node_of_it_is_proven(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that comes back was proven when it came; and in place there is none before."""
@@ -119,10 +119,10 @@ def test_pods_go_to_a_generation_that_is_new_here_only_once_a_node_of_it_is_prov
     monkeypatch.setattr("gpu_pools.components.replacement.Emptying.run", lambda emptying: asked.append(emptying.proven))
     monkeypatch.setattr("gpu_pools.components.replacement.cluster_at", lambda *_: None)
     for way in ("surge", "inPlace"):
-        planned = pool_of(aks({"replace": way}, verification={}))
+        pool_plan = pool_of(aks({"replace": way}, verification={}))
         made: list[pulumi.ResourceHook] = []
-        run(lambda planned=planned, made=made: made.append(_Hook(planned, ("kubeconfig", None)).empty("n")))
-        for last in (None, "another", planned.generation):
+        run(lambda pool_plan=pool_plan, made=made: made.append(_Hook(pool_plan, ("kubeconfig", None)).empty("n")))
+        for last in (None, "another", pool_plan.replacement_id):
             before = None if last is None else {"data": {"generation": last}}
             called: Any = made[0].callback(pulumi.ResourceHookArgs("urn", "", "n", "ConfigMap", None, before))
             asyncio.run(called)
@@ -149,7 +149,7 @@ def groups(run: Run, **pool: Any) -> Recorder:
     return run(lambda: GpuPlatform("gpu", magnum(**pool)))
 
 
-def test_on_magnum_another_generation_is_another_group_with_a_rule_and_a_labeller_of_its_own(run: Run) -> None:
+def test_on_magnum_a_replacement_is_another_group_with_a_rule_and_a_labeller_of_its_own(run: Run) -> None:
     made = {}
     for flavor in ("one", "two"):
         recorded = groups(run, flavor=flavor)

@@ -1,4 +1,4 @@
-"""How the machine of a node is exchanged: what its owner runs, by what the engine's state knows of the pool. Runs nothing itself.
+"""How the machine of a node is replaced: what its owner runs, by what the engine's state knows of the pool. Runs nothing itself.
 
 Only the cloud can take a machine away, so this needs rights that a kubeconfig does not give. Both clouds take the pool's number
 down by one with it: for AKS users report it of `delete-machines`, Magnum's resize is given the number. An autoscaler brings
@@ -53,7 +53,7 @@ def commands(
 
 
 def _groups(pool: str, node: Mapping[str, Any]) -> set[str]:
-    """What Magnum may call its group: one that was exchanged for another has a name of its own, which its driver's label says."""
+    """What Magnum may call its group: one that was replaced has a name of its own, which its driver's label says."""
     return {name for label in NODE_GROUP_LABELS.values() if (name := _label(node, label))} or {pool}
 
 

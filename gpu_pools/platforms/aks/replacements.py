@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from gpu_pools.text.errors import Problems
 
 
-def as_declared(made: MadeCluster, generations: Mapping[str, str]) -> MadeCluster:
+def as_declared(made: MadeCluster, replacement_ids: Mapping[str, str]) -> MadeCluster:
     """The cluster with each such pool under its declared name, if it is there.
 
     Args:
         made: the cluster as Azure shows it.
-        generations: name of each pool with ``replace`` -> the generation that is declared.
+        replacement_ids: name of each pool with ``replace`` -> the id of the declared one.
     """
     pools, subnets = dict(made.pools), dict(made.subnets)
-    for name, generation in generations.items():
-        if name in pools and pools[name].generation not in {"", generation}:
+    for name, replacement_id in replacement_ids.items():
+        if name in pools and pools[name].replacement_id not in {"", replacement_id}:
             pools.pop(name)
             subnets.pop(name, None)
         for called, pool in made.pools.items():
-            if (pool.pool, pool.generation) == (name, generation):
+            if (pool.pool, pool.replacement_id) == (name, replacement_id):
                 pools[name] = pool
                 subnets[name] = made.subnets.get(called, ("", ""))
     return replace(made, pools=pools, subnets=subnets)
 
 
-def judge_first_exchange(
-    wanted: Sequence[Machines], made: MadeCluster, generations: Mapping[str, str], problems: Problems
+def judge_first_replacement(
+    wanted: Sequence[Machines], made: MadeCluster, replacement_ids: Mapping[str, str], problems: Problems
 ) -> None:
-    """A pool that has no generation yet: the engine takes it for the one that is declared, and would replace it, old one first.
+    """Refuse to replace a pool that has no id yet: the engine takes it for the declared one, and would delete the old one first.
 
     Args:
         wanted: all pools of the stack.
         made: the cluster, as `as_declared` gives it.
-        generations: as there.
-        problems: told of pools that are to be exchanged before they are.
+        replacement_ids: as there.
+        problems: are added to.
     """
     for one in wanted:
         found = made.pools.get(one.name)
-        if one.name in generations and found and not found.generation and one.made(made) is None:
+        if one.name in replacement_ids and found and not found.replacement_id and one.made(made) is None:
             problems.add(
                 one.at("replace"),
                 f"is not deployed yet, and the pool that is there is of another size ({show(found.size)}): it would be deleted "

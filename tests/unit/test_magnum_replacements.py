@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.generations import exchanged
+from gpu_pools.plan.replacements import replaced_pools
 from gpu_pools.platforms.magnum.answers import Cloud, Free, Group, MachineFlavor, Magnum
 from gpu_pools.platforms.magnum.cloud import judge
-from gpu_pools.platforms.magnum.generations import as_declared
+from gpu_pools.platforms.magnum.replacements import as_declared
 from tests.unit.stacks import GONE, magnum, plan_of
 
 SURGE: Any = {"replace": "surge", "flavor": "g2.5xlarge"}
@@ -27,14 +27,14 @@ def answers(**groups: Group) -> Magnum:
 
 def declared(whole: Any, **groups: Group) -> str | None:
     """What Magnum calls the pool that is declared, of these groups."""
-    found = as_declared(answers(**groups), exchanged(whole)).groups.get("gpu")
+    found = as_declared(answers(**groups), replaced_pools(whole)).groups.get("gpu")
     return found.called if found else None
 
 
 def problems(whole: Any, *, machines: int = 10, **groups: Group) -> dict[str, str]:
     flavors = (MachineFlavor("1", "g2.5xlarge", 16, 65536),)
     cloud = Cloud(answers(**groups), flavors, (), (), (), Free(machines, None, None))
-    judged = judge(whole.settings.cluster, whole.settings.pools, cloud, "", exchanged(whole))
+    judged = judge(whole.settings.cluster, whole.settings.pools, cloud, "", replaced_pools(whole))
     return {one.path: f"{one.message} | {one.remedy}" for one in judged.problems}
 
 
@@ -72,7 +72,7 @@ def test_in_place_it_is_whichever_is_there() -> None:
 
 def test_a_pool_without_it_is_as_magnum_says() -> None:
     whole = plan_of(magnum(verification={}))
-    assert as_declared(answers(gpu=SAME), exchanged(whole)) == answers(gpu=SAME)
+    assert as_declared(answers(gpu=SAME), replaced_pools(whole)) == answers(gpu=SAME)
 
 
 def test_room_is_needed_for_the_new_one_beside_the_old_one() -> None:

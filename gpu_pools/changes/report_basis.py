@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReportBasis:
     """What was looked at.
 
     Attributes:

@@ -1,12 +1,12 @@
-"""Whose turn it is to change: one of some Leases of the pool, held by a node's name.
+"""Which nodes may change now: each holds a rollout slot, one of some Leases of the pool, by its name.
 
 The update of a DaemonSet is bounded by Kubernetes, but old pods that are not available are replaced all at once, beside that
-bound (kubernetes v1.36, pkg/controller/daemon/update.go). So a node takes a turn before it is cordoned, and frees it only after
-its proof: one that does not come out proven keeps its turn, and the others wait. A turn is never taken from a node because it
+bound (kubernetes v1.36, pkg/controller/daemon/update.go). So a node takes a slot before it is cordoned, and frees it only after
+its proof: one that does not come out proven keeps its slot, and the others wait. A slot is never taken from a node because it
 lasts long, only where the node itself is no longer there.
 
 A share of the nodes is one of those that the pool's DaemonSet counts, rounded as it rounds its own `maxUnavailable`
-(pkg/controller/daemon/util/daemonset_util.go: up; update.go: at least one). The count is asked for anew for each turn.
+(pkg/controller/daemon/util/daemonset_util.go: up; update.go: at least one). The count is asked for anew for each slot.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def at_once(most: str, nodes: int) -> int:
 
 
 @dataclass(frozen=True)
-class Turns:
-    """The turns of a pool.
+class RolloutSlots:
+    """The rollout slots of a pool.
 
     Attributes:
         api: where they are.
@@ -77,10 +77,10 @@ class Turns:
         free = {name for name, lease in there.items() if not _holder(lease)}
         count = self.count()
         if len(there) - len(free) >= count:
-            # Only now whoever has one is looked for: with many turns that is as many requests.
+            # Only now whoever has one is looked for: with many slots that is as many requests.
             free |= {name for name, lease in there.items() if name not in free and self._is_gone(_holder(lease))}
         if len(there) - len(free) >= count:
-            # Also those of a time when there were more turns.
+            # Also those of a time when there were more slots.
             return False
         for name in (f"change-{self.pool}-{number}" for number in range(count)):
             if name not in there:
@@ -102,7 +102,7 @@ class Turns:
 
     @shaped("the DaemonSet of the verifiers")
     def count(self) -> int:
-        """How many turns there are."""
+        """How many slots there are."""
         if not self.most.endswith("%"):
             return at_once(self.most, 0)
         pods = self.api.get(f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{_DAEMON_SET}{self.pool}")
@@ -137,7 +137,7 @@ class Turns:
         return True
 
     def _changed(self, lease: dict[str, Any], operation: dict[str, Any]) -> bool:
-        """Whether it was as it was read: of two that want the same turn one gets it."""
+        """Whether it was as it was read: of two that want the same slot one gets it."""
         metadata = lease["metadata"]
         same = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         try:

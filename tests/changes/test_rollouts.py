@@ -33,7 +33,7 @@ def test_nobody_has_to_empty_the_nodes_first_and_few_gpus_are_away() -> None:
     assert "2 nodes of `gpu` at a time: cordoned, emptied of pods that hold GPUs" in told
     assert "Where pods do not go in 30 s the change waits for them." in told
     radius = blast_radius(Preview((), (), (), complete=True), before, after)
-    assert radius.dips == (Dip("gpu", 2, 2, "each node in its turn is free of pods and partitioned anew"),)
+    assert radius.dips == (Dip("gpu", 2, 2, "each node in the rollout is free of pods and partitioned anew"),)
 
 
 def test_a_share_of_the_nodes_is_counted_and_windows_are_told() -> None:
@@ -41,7 +41,7 @@ def test_a_share_of_the_nodes_is_counted_and_windows_are_told() -> None:
     before, after = stack(SEVEN, **share), stack(HALVES, **share)
     told = advice(before, after)
     assert "25% of the nodes, at least one, of `gpu` at a time" in told
-    assert "begin only in its windows: `Saturday 22:00 6h +00:00`" in told
+    assert "begin to change only in its windows: `Saturday 22:00 6h +00:00`" in told
     (dip,) = blast_radius(Preview((), (), (), complete=True), before, after).dips
     assert (dip.least, dip.most) == (2, 2), "a quarter of five, rounded up"
     unbounded = {**share, "count": None}

@@ -7,15 +7,15 @@ from typing import Any
 
 from gpu_pools.platforms.aks.answers import MadePool, Usage, read_cluster
 from gpu_pools.platforms.aks.cloud import judge
-from gpu_pools.platforms.aks.generations import as_declared
-from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.platforms.aks.replacements import as_declared
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from tests.unit.test_azure_cloud import A100, FAMILY, POOL, T4, settings, there, usages
 
 NEW = {"p0": "new"}
 
 
-def made(generation: str, size: str = A100, count: int = 2) -> MadePool:
-    return MadePool(size.lower(), count, pool="p0" if generation else "", generation=generation)
+def made(replacement_id: str, size: str = A100, count: int = 2) -> MadePool:
+    return MadePool(size.lower(), count, pool="p0" if replacement_id else "", replacement_id=replacement_id)
 
 
 def told(left: int, size: str = A100, scaled: Any = None, **pools: MadePool) -> dict[str, str]:
@@ -50,7 +50,7 @@ def test_one_that_was_there_before_is_taken_for_the_declared_one() -> None:
     assert told(0, p0=made("")) == {}
 
 
-def test_an_exchange_of_one_that_was_there_before_is_refused_until_it_has_a_generation() -> None:
+def test_a_replacement_of_one_that_was_there_before_is_refused_until_it_has_an_id() -> None:
     assert told(1000, p0=made("", T4)) == {
         f"{POOL}.replace": f'is not deployed yet, and the pool that is there is of another size ("{T4.lower()}"): it would be '
         "deleted first, with the pods on it"
@@ -68,10 +68,10 @@ def test_others_stay_as_they_are() -> None:
 
 
 def test_azure_tells_both_labels() -> None:
-    labels = {POOL_LABEL: "p0", GENERATION_LABEL: "new", "a": "b"}
+    labels = {POOL_LABEL: "p0", REPLACEMENT_LABEL: "new", "a": "b"}
     pools = [{"name": "p0new", "vmSize": A100, "count": 1, "nodeLabels": labels}, {"name": "p1", "vmSize": A100, "count": 1}]
     cluster = read_cluster({"location": "westeurope", "properties": {"agentPoolProfiles": pools}})
     assert cluster.pools == {
-        "p0new": MadePool(A100.lower(), 1, pool="p0", generation="new"),
+        "p0new": MadePool(A100.lower(), 1, pool="p0", replacement_id="new"),
         "p1": MadePool(A100.lower(), 1),
     }

@@ -1,0 +1,1 @@
+"""Adopting agent pools of an AKS cluster."""

@@ -1,0 +1,1 @@
+"""Adopting nodes of any cluster, by its Kubernetes objects."""

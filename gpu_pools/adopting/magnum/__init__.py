@@ -1,0 +1,1 @@
+"""Adopting node groups of a Magnum cluster."""
