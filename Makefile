@@ -26,7 +26,7 @@ RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv named-python first known tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-night test-all unit lint bench
+.PHONY: help venv named-python first known tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-night test-all unit lint generate bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -114,6 +114,10 @@ lint: venv ## style, types and the borders between packages
 	@$(VENV)/bin/ruff format --check .
 	@$(COLLECTED) $(VENV)/bin/mypy; typed=$$?; wait; exit $$typed
 	@$(VENV)/bin/lint-imports
+
+generate: venv ## write what follows from the code: types of arguments, schema, reference, the picture of the packages
+	@$(VENV)/bin/python -m tools.generate
+	@$(VENV)/bin/python -m tools.architecture_picture
 
 unit: venv ## the fast tests
 	@$(VENV)/bin/pytest tests/unit

@@ -1,6 +1,6 @@
 """The types of the arguments of clusters, pools and other sections.
 
-Written by `python -m tests.generated` from the tables of fields (gpu_pools/reading/fields.py): edit those.
+Written by `python -m tools.generate` from the tables of fields (gpu_pools/reading/fields.py): edit those.
 """
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict

@@ -1,7 +1,7 @@
 """Which findings of a node follow from another finding of it, so that one cause is shown with one remedy.
 
 A node with another label than declared runs another configuration. Its device plugin, its counts and the labels of
-gpu-feature-discovery differ then, too, and each has a cause of its own in gpu_pools/verifier/causes.py. Acting on those cures
+gpu-feature-discovery differ then, too, and each has a cause of its own in gpu_pools/verifier/causes.json. Acting on those cures
 nothing. Only labels and ConfigMaps explain other findings here; the order of all causes stays that of their ranks.
 """
 

@@ -60,7 +60,7 @@ def _context(outputs: Mapping[str, Any]) -> str | None:
 def _short(pod: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec = _at(pod, "metadata"), _at(pod, "spec")
     containers = {
-        group: [{"resources": one.get("resources") or {}} for one in spec.get(group) or () if isinstance(one, Mapping)]
+        group: [{"resources": one.get("resources") or {}} for one in _items(spec, group)]
         for group in ("initContainers", "containers")
     }
     return {
@@ -73,6 +73,11 @@ def _short(pod: Mapping[str, Any]) -> dict[str, Any]:
 def _at(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     inside = value.get(key)
     return inside if isinstance(inside, Mapping) else {}
+
+
+def _items(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    inside = value.get(key)
+    return [one for one in inside if isinstance(one, Mapping)] if isinstance(inside, list) else []
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.existing.config_names import check_plugin_keys
 from gpu_pools.existing.documents import read_existing_file
+from gpu_pools.existing.dra_check import check_device_parameters, check_resource_names
 from gpu_pools.existing.findings import Findings, path_text
 from gpu_pools.existing.kinds import WORDS
 from gpu_pools.existing.mig_parted_check import check_disabled_key, check_mig_parted
@@ -206,6 +207,8 @@ def _check_document(document: Document, file: ExistingFile, findings: Findings, 
         _check_chart(document, findings)
     elif document.kind in {"plugin-map", "mig-parted-map"}:
         _check_map(document, findings)
+    elif document.kind in {"resource-claim", "device-class"}:
+        check_device_parameters(document, findings)
     elif document.kind == "other":
         _say_unchecked(document, file, findings)
 
@@ -308,6 +311,7 @@ def _say_unchecked(document: Document, file: ExistingFile, findings: Findings) -
 
 def _check_together(file: ExistingFile, findings: Findings) -> None:
     """Names that one document uses, and another one gives."""
+    check_resource_names(file.documents, findings)
     maps = {document.name: document for document in file.documents if document.kind in {"plugin-map", "mig-parted-map"}}
     for document in file.documents:
         spec = spec_of(document)

@@ -17,8 +17,10 @@ import yaml
 from gpu_pools.existing.findings import plain
 from gpu_pools.existing.kinds import (
     CONFIGS,
+    DRA_GROUP,
     MAPS,
     MIG_FILE,
+    OF_DRA,
     WORDS,
     Kind,
     charts_in,
@@ -251,6 +253,9 @@ class _Reader:
         title = name if isinstance(name, str) else ""
         if value["kind"] == "ClusterPolicy":
             return [Document("cluster-policy", path, value, (), title)]
+        of_dra = OF_DRA.get(str(value["kind"]))
+        if of_dra is not None and str(value["apiVersion"]).startswith(DRA_GROUP):
+            return [Document(of_dra, path, value, (), title)]
         if value["kind"] == "HelmChartConfig" and title in self._configs:
             return []
         releases = releases_of(value, path, self._configs)

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from gpu_pools.existing.yaml_tree import Path
 
 Kind = Literal[
-    "plugin", "mig-parted", "operator-values", "chart-values", "cluster-policy", "plugin-map", "mig-parted-map", "other"
+    "plugin",
+    "mig-parted",
+    "operator-values",
+    "chart-values",
+    "cluster-policy",
+    "plugin-map",
+    "mig-parted-map",
+    "resource-claim",
+    "device-class",
+    "other",
 ]
 WORDS: Final[Mapping[Kind, str]] = {
     "plugin": "device-plugin config",
@@ -33,8 +42,17 @@ WORDS: Final[Mapping[Kind, str]] = {
     "cluster-policy": "ClusterPolicy of the GPU operator",
     "plugin-map": "ConfigMap of device-plugin configs",
     "mig-parted-map": "ConfigMap of an nvidia-mig-parted config",
+    "resource-claim": "ResourceClaim or ResourceClaimTemplate (parameters for NVIDIA's DRA driver)",
+    "device-class": "DeviceClass (the same, and its extendedResourceName)",
     "other": "something else",
 }
+#: Objects of the API group resource.k8s.io, in any version.
+OF_DRA: Final[Mapping[str, Kind]] = {
+    "DeviceClass": "device-class",
+    "ResourceClaim": "resource-claim",
+    "ResourceClaimTemplate": "resource-claim",
+}
+DRA_GROUP: Final = "resource.k8s.io/"
 MIG_FILE: Final = "config.yaml"
 _OPERATOR_KEYS: Final = frozenset(
     {"devicePlugin", "migManager", "mig", "driver", "toolkit", "operator", "dcgmExporter", "gfd", "daemonsets", "nfd", "cdi"}

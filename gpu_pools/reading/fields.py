@@ -2,7 +2,7 @@
 
 A settings class is a frozen dataclass, and each of its fields that people write is a `row`: what it means, how it is read and
 what is allowed, whether it must be there, its default, which property of the cloud it sets and what a change of that does. From
-the rows follow the parser (`read`), and what `python -m tests.generated` writes: the types of the components' arguments, their
+the rows follow the parser (`read`), and what `python -m tools.generate` writes: the types of the components' arguments, their
 schema, and the tables in docs/reference/stack.md. So a new option is a row, and the place where it is sent to the cloud.
 
 Not here: what holds between several fields, or needs more of the stack than the section at hand. Such rules stay in the module of

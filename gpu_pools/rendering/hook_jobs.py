@@ -24,7 +24,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _NOBODY: Final = 65534
 #: What the programs share, in the order in which one needs the other; the lines that import it are left out.
 _SHARED: Final = ("pod_api.py", "node_traces.py")
-_IMPORT: Final = re.compile(r"^from gpu_pools\.(?:rendering|verifier(?:\.changer)?)\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+_IMPORT: Final = re.compile(r"^from gpu_pools\.verifier(?:\.\w+)?\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 _FUTURE: Final = "from __future__ import annotations\n"
 _DAY_SECONDS: Final = 86400
 
@@ -47,14 +47,15 @@ class Hook:
 
 
 def program_text(file: str, readers: Sequence[str] = ()) -> str:
-    """A program of this package together with what it shares with others, as one text.
+    """Join a program of gpu_pools/verifier/hook_programs and the modules it needs into one text.
 
     Args:
         file: of the program.
         readers: files of the verifier's package that it needs, which need nothing themselves.
     """
-    folder, verifier = resources.files("gpu_pools.rendering"), resources.files("gpu_pools.verifier")
-    files = [*(verifier / name for name in readers), *(folder / name for name in (*_SHARED, file))]
+    verifier = resources.files("gpu_pools.verifier")
+    programs = verifier / "hook_programs"
+    files = [*(verifier / name for name in readers), *(programs / name for name in (*_SHARED, file))]
     text = "".join(_IMPORT.sub("", one.read_text(encoding="utf-8")) for one in files)
     # It must stand at the very top, and each reader begins with it.
     return f"{_FUTURE}{text.replace(_FUTURE, '')}" if readers else text

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.rendering.cleanup_program import DEFINITIONS, GROUP
 from gpu_pools.rendering.hook_jobs import RELEASE_NAMESPACE, Hook, account_objects, hook_job, program_text
+from gpu_pools.verifier.hook_programs.cleanup_program import DEFINITIONS, GROUP
 
 if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings

@@ -15,8 +15,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.rendering.hook_jobs import RELEASE_NAMESPACE, Hook, account_objects, hook_job, program_text
-from gpu_pools.rendering.leave_program import STOPPED
 from gpu_pools.rendering.node_cleanup import cleanup_objects, nodes_stay, takes_hooks
+from gpu_pools.verifier.hook_programs.leave_program import STOPPED
 
 if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings

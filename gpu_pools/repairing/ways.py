@@ -1,4 +1,4 @@
-"""Which way out there is of what a verifier has found on a node, by the key of the cause (gpu_pools/verifier/causes.py).
+"""Which way out there is of what a verifier has found on a node, by the key of the cause (gpu_pools/verifier/causes.json).
 
 There are four kinds: set the declared labels, restart a pod of the node, set a label of the operator again, or have a person
 reset or replace the hardware. A cause without a way is one of the declaration or of the cluster, or one that passes:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 400 * 1024
 _SOURCES: Final = Path(__file__).parent
 _LEFT_OUT: Final = ("archive.py", "part.py")
+_SUFFIXES: Final = (".py", ".json")
 #: Who uses pynvml, and how that is seen.
 _USERS: Final = ("nvml.py", "nvml_calls.py")
 _USED: Final = re.compile(r"\bpynvml\.(\w+)")
@@ -151,8 +152,8 @@ def _entries() -> list[tuple[str, bytes]]:
 
 
 def _sources(folder: str) -> list[tuple[str, bytes]]:
-    """The modules of a folder of this package, those below it not among them."""
-    paths = sorted((_SOURCES / folder).glob("*.py"))
+    """The modules and the data of a folder of this package, those below it not among them."""
+    paths = sorted(path for path in (_SOURCES / folder).iterdir() if path.suffix in _SUFFIXES)
     return [
         (f"verifier/{path.relative_to(_SOURCES).as_posix()}", path.read_bytes()) for path in paths if path.name not in _LEFT_OUT
     ]

@@ -32,5 +32,5 @@ def own_digest(file: Path = Path(__file__).parents[1]) -> str | None:
     import zipfile  # noqa: PLC0415 - only who writes to the node needs it, and it takes time to load
 
     with zipfile.ZipFile(file) as packed:
-        sources = sorted(name for name in packed.namelist() if name.endswith(".py"))
+        sources = sorted(name for name in packed.namelist() if not name.endswith(".pyc"))
         return digest_of((name, packed.read(name)) for name in sources)

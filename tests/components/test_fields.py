@@ -6,6 +6,7 @@ the plugins' stand-ins replace, which were read off the plugins.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -21,8 +22,12 @@ from gpu_pools.reading.fields import on, rows
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.providers import azure_native, openstack
-from tests import generated
 from tests.tiers import one_of_each
+from tools.generate import __main__ as command
+from tools.generate import files
+from tools.generate.arguments import POOL_CLASSES
+from tools.generate.azure_types import azure_text
+from tools.generate.schema import schema_text
 
 from .test_every_key import AKS, CHANGES, MAGNUM, _changed
 
@@ -38,19 +43,28 @@ if TYPE_CHECKING:
     Asked = dict[tuple[str, str], tuple[dict[str, Any], list[str]]]
 
 TABLES: Final = {
-    "aks": ((AksSettings, AksClusterOptions), (Pool, AksPlacement, *generated.POOL_CLASSES)),
+    "aks": ((AksSettings, AksClusterOptions), (Pool, AksPlacement, *POOL_CLASSES)),
     "magnum": ((MagnumSettings,), (Pool, MagnumPlacement)),
 }
-AGAIN: Final = "write it anew: python -m tests.generated"
+AGAIN: Final = "write it anew: python -m tools.generate"
 
 
 def test_the_schema_is_that_of_the_types() -> None:
-    assert generated.SCHEMA.read_text(encoding="utf-8") == generated.schema_text(), AGAIN
+    assert files.SCHEMA.read_text(encoding="utf-8") == schema_text(), AGAIN
 
 
 def test_the_types_of_azure_native_are_those_of_the_installed_sdk() -> None:
     """What `properties:` and the stand-in's requests are held against."""
-    assert generated.AZURE.read_text(encoding="utf-8") == generated.azure_text(), AGAIN
+    assert files.AZURE_TYPES.read_text(encoding="utf-8") == azure_text(), AGAIN
+
+
+def test_the_command_writes_every_file_as_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.schema, "schema_text", lambda: files.SCHEMA.read_text(encoding="utf-8"))  # compared above
+    texts = dict(command._texts())
+    named = {path for path in vars(files).values() if isinstance(path, Path) and path.is_file()}
+    assert named <= texts.keys()
+    assert {path for path in texts if path.parent == files.COMPONENT_PAGES} == {*files.COMPONENT_PAGES.glob("*.md")}
+    assert {path.name for path, text in texts.items() if path.read_text(encoding="utf-8") != text} == set(), AGAIN
 
 
 def _row(platform: str, place: str) -> Row | None:

@@ -24,6 +24,7 @@ from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map
 from gpu_pools.stack.charts import unknown_values
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.clouds import azure_observing
+from tests.clock import set_clock
 
 from .conftest import KUBECONFIG
 
@@ -325,7 +326,7 @@ class TestAzure:
 
     def test_its_kinds_are_waited_for_and_not_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[bool] = []
-        monkeypatch.setattr("time.sleep", lambda _: None)
+        set_clock(monkeypatch, monitors_there, sleep=lambda _: None)
         monkeypatch.setattr("pulumi.runtime.is_dry_run", lambda: False)
         _wait(lambda: asked.append(True) or len(asked) > 3)  # type: ignore[func-returns-value]
         assert len(asked) == 4

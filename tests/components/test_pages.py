@@ -14,7 +14,9 @@ import pytest
 import yaml
 from pulumi.runtime import config as runtime_config
 
-from tests import generated
+from tools.generate.component_pages import pages
+from tools.generate.files import COMPONENT_PAGES
+from tools.generate.files import SCHEMA as SCHEMA_FILE
 
 from .conftest import KUBECONFIG
 
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 
     Run = Callable[[Callable[[], Any]], Recorder]
 
-SCHEMA = json.loads(generated.SCHEMA.read_text(encoding="utf-8"))
-PAGES = sorted(path for path in generated.PAGES.glob("*.md") if path.stem != "types")
+SCHEMA = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+PAGES = sorted(path for path in COMPONENT_PAGES.glob("*.md") if path.stem != "types")
 NAMES = [path.stem for path in PAGES]
-AGAIN = "write it anew: python -m tests.generated"
+AGAIN = "write it anew: python -m tools.generate"
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -41,8 +43,8 @@ def test_each_component_has_a_page() -> None:
 
 
 def test_the_tables_are_those_of_the_schema() -> None:
-    assert {path.name: path.read_text(encoding="utf-8") for path in generated.pages()} == {
-        path.name: text for path, text in generated.pages().items()
+    assert {path.name: path.read_text(encoding="utf-8") for path in pages()} == {
+        path.name: text for path, text in pages().items()
     }, AGAIN
 
 

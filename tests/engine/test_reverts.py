@@ -257,7 +257,7 @@ def _served(objects: Objects, api_version: str, kind: str) -> bool:
 
 
 def deletes_as_the_leave_hook(objects: Objects, pool: str) -> None:
-    """Delete what the hook of the operator's release deletes of a removed pool (gpu_pools/rendering/leave_program.py)."""
+    """Delete what the hook of the operator's release deletes of a removed pool (hook_programs/leave_program.py)."""
     for api_version, kind, namespace, name in (
         ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule", "", f"gpu-pools-{pool}"),
         ("apps/v1", "DaemonSet", "gpu-pools-verifier", f"gpu-pools-verifier-{pool}"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu_pools.evidence import pods
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.document import evidence_json, evidence_text
 from gpu_pools.evidence.errors import EvidenceError
@@ -351,3 +353,33 @@ def test_the_condition_that_is_read_is_the_one_that_is_declared() -> None:
     seen = fleet()
     seen.outputs["verification"]["condition"] = f"Other{CONDITION}"
     assert seen.judged().verdict is Verdict.CANNOT_TELL
+
+
+@pytest.mark.parametrize("containers", [True, 7, "text", {"name": "x"}, None])
+def test_a_pod_whose_containers_are_no_list_is_listed_without(containers: Any) -> None:
+    listed = pods._short(
+        {"metadata": {"name": "a"}, "spec": {"initContainers": containers, "containers": [None, {"resources": {}}]}}
+    )
+    assert listed["spec"]["initContainers"] == []
+    assert listed["spec"]["containers"] == [{"resources": {}}]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "named"),
+    [
+        (("time",), "2026-11-25T10:00:00", "$.time"),
+        (("verdict",), "green", "$.verdict"),
+        (("observed", "gpus", 0, "uuid"), 7, "$.observed.gpus[0].uuid"),
+        (("observed", "gpus", 0, "instances"), [["1g.10gb", 0, 65]], "$.observed.gpus[0].instances[0]"),
+        (("intervalSeconds",), True, "$.intervalSeconds"),
+    ],
+)
+def test_what_is_wrong_with_a_report_is_named_by_its_place(place: tuple[Any, ...], value: Any, named: str) -> None:
+    node = fleet().node("ts")
+    document = json.loads(node["metadata"]["annotations"][ANNOTATION])
+    inner: Any = document
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    with pytest.raises(ReportError, match=re.escape(named)):
+        parse_report(json.dumps(document))

@@ -90,7 +90,8 @@ def test_what_is_in_the_config_map_is_what_the_release_names(made: tuple[dict[st
 def test_the_wheel_brings_the_same_verifier(made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
     (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{__version__}-py3-none-any.whl"])
     with zipfile.ZipFile(tmp_path / "w.whl") as wheel:
-        for path in (ROOT / "gpu_pools" / "verifier").rglob("*.py"):
+        verifier = ROOT / "gpu_pools" / "verifier"
+        for path in (*verifier.rglob("*.py"), verifier / "causes.json"):
             assert wheel.read(path.relative_to(ROOT).as_posix()) == path.read_bytes()
         assert not [name for name in wheel.namelist() if name.startswith(("pipelines", "sandbox", "tests"))]
 

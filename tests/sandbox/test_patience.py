@@ -12,6 +12,7 @@ import pytest
 
 from sandbox.system import patience
 from sandbox.system.patience import Patience, share_of_a_core
+from tests.clock import set_clock
 from tests.patience import output_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(patience.time, "monotonic", found)
+    set_clock(monkeypatch, patience, monotonic=found)
     return found
 
 

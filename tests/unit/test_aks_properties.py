@@ -13,8 +13,8 @@ from sandbox.clouds import azure_pool_options, azure_rules
 from sandbox.clouds.azure_cluster_options import IMMUTABLE
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.providers import azure_native
-from tests.generated import RESOURCES
 from tests.unit.stacks import A100, SYSTEM_POOL, aks, plan_of, pool_of
+from tools.generate.property_reference import RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

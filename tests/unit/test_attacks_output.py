@@ -186,8 +186,8 @@ def test_the_list_of_what_terminals_act_on_is_whole() -> None:
 _OWN_WORDS = {
     "gpu_pools/__main__.py",
     "gpu_pools/bench/client.py",
-    "gpu_pools/rendering/cleanup_program.py",
-    "gpu_pools/rendering/leave_program.py",
+    "gpu_pools/verifier/hook_programs/cleanup_program.py",
+    "gpu_pools/verifier/hook_programs/leave_program.py",
     "pipelines/release.py",
     "sandbox/gpu_node/mps_client.py",
     "sandbox/machines/mps_control.py",

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.rendering import cleanup_program, pod_api
-from gpu_pools.rendering.cleanup_program import LOOKS, clean, leftovers, main, tie_definitions
 from gpu_pools.rendering.hook_jobs import program_text
-from gpu_pools.rendering.node_traces import CONDITION, STARTUP_TAINT
-from gpu_pools.rendering.pod_api import request
+from gpu_pools.verifier.hook_programs import cleanup_program, pod_api
+from gpu_pools.verifier.hook_programs.cleanup_program import LOOKS, clean, leftovers, main, tie_definitions
+from gpu_pools.verifier.hook_programs.node_traces import CONDITION, STARTUP_TAINT
+from gpu_pools.verifier.hook_programs.pod_api import request
 from sandbox.system.pki import make_pki
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def test_a_run_says_against_what_and_how_it_ended(name: str) -> None:
 
 
 def test_the_page_says_what_the_table_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m tests.generated"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it: python -m tests.conformance --table"
 
 
 def test_a_result_is_told_with_what_failed() -> None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.rendering import leave_program, node_traces
 from gpu_pools.rendering.hook_jobs import program_text
-from gpu_pools.rendering.leave_program import (
+from gpu_pools.rendering.node_leaving import READERS
+from gpu_pools.verifier.hook_programs import leave_program, node_traces
+from gpu_pools.verifier.hook_programs.leave_program import (
     ABSENT,
     ABSENT_SECONDS,
     ASKED,
@@ -51,8 +52,8 @@ from gpu_pools.rendering.leave_program import (
     state_of,
     waits_for,
 )
-from gpu_pools.rendering.node_leaving import READERS
-from gpu_pools.rendering.node_traces import CONDITION, LEAVING, PLUGIN
+from gpu_pools.verifier.hook_programs.node_traces import CONDITION, LEAVING, PLUGIN
+from tests.clock import set_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -430,8 +431,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         cluster.allowed, cluster.written = writes, []
         monkeypatch.setattr(leave_program, "request", cluster.request)
         monkeypatch.setattr(node_traces, "request", cluster.request)
-        monkeypatch.setattr(leave_program.time, "sleep", cluster.sleep)
-        monkeypatch.setattr(leave_program.time, "monotonic", lambda: cluster.now)
+        set_clock(monkeypatch, leave_program, sleep=cluster.sleep, monotonic=lambda: cluster.now)
         monkeypatch.setattr(sys, "argv", ["-c", stage, "gpu-operator", json.dumps(pools), "the-job"])
         code, cluster.took = main(), cluster.now
         # What is still under way then comes to its end.

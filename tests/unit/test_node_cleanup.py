@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
-from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from gpu_pools.rendering.node_leaving import NAME as LEAVE
 from gpu_pools.rendering.node_leaving import REMOVED, gives_back, hook_objects
-from gpu_pools.rendering.node_traces import CONDITION as TAKEN_AWAY
-from gpu_pools.rendering.node_traces import STARTUP_TAINT
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT as PUT_ON
+from gpu_pools.verifier.hook_programs.cleanup_program import leftovers
+from gpu_pools.verifier.hook_programs.node_traces import CONDITION as TAKEN_AWAY
+from gpu_pools.verifier.hook_programs.node_traces import STARTUP_TAINT
 from tests.unit.stacks import GONE, aks, existing, magnum, plan_of
 
 USED = {"labels": {"team": "red", "nvidia.com/gpu.deploy.driver": "false", "nvidia.com/gpu-driver-upgrade.skip": "true"}}

@@ -610,13 +610,17 @@ ASKED_BY: Final = {
             "gpu_pools/adopting/documents.py",
             "gpu_pools/adopting/aks/resources.py",
             "gpu_pools/adopting/inside.py",
-            "gpu_pools/rendering/pod_api.py",
+            "gpu_pools/verifier/hook_programs/pod_api.py",
         ),
         "a client, or a reader of one shape",
     ),
     # programs of Jobs that start anew where they end badly; a pod's objects are the API server's
     **dict.fromkeys(
-        ("gpu_pools/rendering/cleanup_program.py", "gpu_pools/rendering/leave_program.py", "gpu_pools/rendering/node_traces.py"),
+        (
+            "gpu_pools/verifier/hook_programs/cleanup_program.py",
+            "gpu_pools/verifier/hook_programs/leave_program.py",
+            "gpu_pools/verifier/hook_programs/node_traces.py",
+        ),
         "a Job that is tried again",
     ),
     # the verifier's own loop, which goes on after whatever a look raises
@@ -658,6 +662,7 @@ ASKED_BY: Final = {
             "gpu_pools/stack/charts.py",
             "gpu_pools/stack/refused_values.py",
             "gpu_pools/stack/settings.py",
+            "gpu_pools/verifier/causes.py",
             "gpu_pools/verifier/child.py",
             "gpu_pools/verifier/expectation.py",
             "gpu_pools/verifier/nvml.py",

@@ -38,10 +38,10 @@ from gpu_pools.proof.verifier_rights import (
     policy_binding_spec,
     policy_spec,
 )
-from gpu_pools.rendering import node_traces
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, DEVICE_PLUGIN_CONFIG_LABEL
 from gpu_pools.verifier import evidence, mark, operands
 from gpu_pools.verifier.changer import living_node
+from gpu_pools.verifier.hook_programs import node_traces
 from tests.unit.golden import golden_object
 from tests.unit.stacks import TWO_A100, aks, existing, magnum, plan_of
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from gpu_pools.cli.main import _parser
+from gpu_pools.verifier.causes import CAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ _PROGRAMS: Final = (
 )
 #: Keywords and modules whose texts are remedies.
 _REMEDIES: Final = frozenset({"remedy", "action"})
-_ALL_REMEDIES: Final = frozenset({"gpu_pools/verifier/causes.py", "gpu_pools/observing/alerts.py"})
+_ALL_REMEDIES: Final = frozenset({"gpu_pools/observing/alerts.py"})
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,8 @@ def quoted() -> tuple[Quoted, ...]:
                 found += [Quoted(file, command, whole, remedy or file in _ALL_REMEDIES) for command, whole in _commands(text)]
     told = (ROOT / "tests/golden/problems.txt").read_text(encoding="utf-8")
     found += [Quoted("problems.txt", command, whole, remedy=True) for command, whole in _commands(told)]
+    causes = [text for cause in CAUSES.values() for text in (cause.text, cause.remedy)]
+    found += [Quoted("causes.json", command, whole, remedy=True) for text in causes for command, whole in _commands(text)]
     return tuple(dict.fromkeys(found))
 
 

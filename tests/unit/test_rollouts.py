@@ -17,12 +17,12 @@ from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import Changer, verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION
-from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError, RefusedError
 from gpu_pools.verifier.changer.rollout_slots import at_once
 from gpu_pools.verifier.changer.rollout_steps import Mark
 from gpu_pools.verifier.changer.windows import read_window
+from gpu_pools.verifier.hook_programs.cleanup_program import leftovers
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
 if TYPE_CHECKING:

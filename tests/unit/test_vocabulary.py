@@ -73,7 +73,6 @@ STAYS: Final = {
     "gpu_pools/platforms/aks/properties.yaml": (r"rotated", "certificates"),
     "gpu_pools/reading/fields.py": (r"its turn", "the order in which fields are read"),
     "gpu_pools/stack/verification.py": (r"exchange", "somebody puts another image in its place"),
-    "gpu_pools/verifier/causes.py": (r"its turn", "the operator's own order of nodes"),
 }
 #: Constructors of components take what is planned as a keyword, and show it as an attribute, since their first release.
 PLANNED_STAYS: Final = "components/"

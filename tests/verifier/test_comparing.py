@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.verifier import causes
 from gpu_pools.verifier.causes import CAUSES
 from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.documents import DocumentError
@@ -23,16 +26,40 @@ from tests.unit.stacks import aks, plan_of
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gpu_pools.verifier.findings import Finding
 
+DATA = Path(causes.__file__).with_name("causes.json")
 SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
 
 
 def document(sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
     copied: dict[str, Any] = json.loads(json.dumps(node_expectation(*nodes.plan_and_pool(sharing, **options))))
     return copied
+
+
+def _pairs_without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len(dict(pairs)) == len(pairs), f"a key stands there twice: {[key for key, _ in pairs]}"
+    return dict(pairs)
+
+
+def test_the_data_of_the_causes_is_in_groups_and_whole() -> None:
+    groups = json.loads(DATA.read_text(encoding="utf-8"), object_pairs_hook=_pairs_without_repetition)
+    rows = [(key, row) for group in groups.values() for key, row in group.items()]
+    assert [key for key, _ in rows] == list(CAUSES)
+    for key, row in rows:
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", key)
+        text, remedy, incidents = row
+        for sentence in (text, remedy):
+            assert sentence
+            assert sentence == " ".join(sentence.split()), f"{key}: blanks that are too many"
+        # Which ids there are, test_documentation.py knows.
+        assert re.fullmatch(r"([A-Z]\d\d( [A-Z]\d\d)*)?", incidents), key
+
+
+@pytest.mark.parametrize("row", [["text", "Remedy."], ["text", "Remedy.", "", ""], ["text", "Remedy.", None]])
+def test_a_row_that_is_not_whole_is_no_cause(row: list[Any]) -> None:
+    with pytest.raises((ValueError, AttributeError)):
+        causes._read(json.dumps({"group": {"key": row}}).encode())
 
 
 def test_the_causes_are_distinct_and_told_in_sentences() -> None:

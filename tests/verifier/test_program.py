@@ -35,6 +35,7 @@ from gpu_pools.verifier.metrics import metrics
 from gpu_pools.verifier.moments import moment
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.part import part_of
+from gpu_pools.verifier.program import own_digest
 from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, report, termination_message, text
 from sandbox.nvml import simulated
 from sandbox.system.patience import Patience
@@ -108,7 +109,7 @@ def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -
     assert names == sorted(names)
     sources = {name for name in names if name.endswith(".py")}
     asserted = {"__main__.py", "pynvml.py", *(f"verifier/{module}.py" for module in archive.ASSERTED)}
-    assert set(names) == sources | {f"{name}c" for name in asserted}
+    assert set(names) == sources | {f"{name}c" for name in asserted} | {"verifier/causes.json"}
     assert asserted <= sources
     assert {name.partition("/")[0] for name in sources} == {"__main__.py", "pynvml.py", "verifier"}
     assert not {"gpu_pools/verifier/archive.py", "gpu_pools/verifier/part.py"} & sources
@@ -275,6 +276,26 @@ def test_the_verifier_s_file_has_nothing_that_changes_nodes_and_the_other_file_n
     sources = {f"verifier/changer/{path.name}" for path in (Path(archive.__file__).parent / "changer").glob("*.py")}
     assert changer == sources
     assert {"verifier/changer/change.py", "verifier/changer/keep.py", "verifier/changer/__init__.py"} < sources
+
+
+def test_the_causes_are_data_in_the_verifier_s_file_and_part_of_its_digest(pyz: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(pyz) as packed:
+        assert packed.read("verifier/causes.json") == (Path(archive.__file__).parent / "causes.json").read_bytes()
+        entries = {name: packed.read(name) for name in packed.namelist()}
+    assert own_digest(pyz) == archive.digest()
+    entries["verifier/causes.json"] += b" "
+    with zipfile.ZipFile(tmp_path / "other.pyz", "w") as other:
+        for name, content in entries.items():
+            other.writestr(name, content)
+    assert own_digest(tmp_path / "other.pyz") != archive.digest()
+
+
+def test_programs_of_hook_jobs_are_in_neither_file(pyz: Path) -> None:
+    programs = {path.name for path in (Path(archive.__file__).parent / "hook_programs").glob("*.py")}
+    assert {"leave_program.py", "cleanup_program.py"} < programs
+    for file in (pyz, pyz.with_name("changer.pyz")):
+        names = zipfile.ZipFile(file).namelist()
+        assert [name for name in names if "hook_programs" in name or Path(name).name in programs - {"__init__.py"}] == []
 
 
 def test_who_changes_nodes_loads_all_of_the_second_file_and_says_where_it_is_missing(pyz: Path, expect: Path) -> None:

@@ -11,6 +11,7 @@ from gpu_pools.verifier import watch
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable
+from tests.clock import set_clock
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class _Observer:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
+    set_clock(monkeypatch, watch, monotonic=lambda: now[0])
     return now
 
 

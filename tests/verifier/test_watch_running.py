@@ -21,6 +21,7 @@ from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable
 from sandbox.system.patience import Patience
+from tests.clock import set_clock
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -104,8 +105,7 @@ def test_who_wakes_it_does_not_wait_for_the_interval_and_wakes_it_once(monkeypat
 
 
 def test_a_result_says_when_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch.time, "time", lambda: 5000.0)
-    monkeypatch.setattr(watch.time, "monotonic", lambda: 1007.0)
+    set_clock(monkeypatch, watch, time=lambda: 5000.0, monotonic=lambda: 1007.0)
     watched = watcher()
     result = watched.assert_once()
     assert (result.ended, result.ended_monotonic, result.runs) == (5000.0, 1007.0, 1)

@@ -2,7 +2,7 @@
 
 `properties:` is the way out: whatever Azure has and this project does not, in the plugin's own words (camelCase), merged last
 into the provider's arguments. A wrong key would be without effect and without a word, so each is held against the SDK's types
-(azure_native.json, written by `python -m tests.generated` off the SDK that requirements.txt pins). A value that its enumeration
+(azure_native.json, written by `python -m tools.generate` off the SDK that requirements.txt pins). A value that its enumeration
 does not list is a warning, with the nearest: the plugin sends any text, and Azure may know newer ones.
 
 Not here: what Azure refuses, and what a change of a property does (gpu_pools/platforms/aks/properties.py).

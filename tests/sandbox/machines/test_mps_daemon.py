@@ -115,15 +115,24 @@ class Node(Site):
         self.api.delete(f"/api/v1/namespaces/{OPERATOR}/pods/{name}", grace_seconds=0)
         self.until(lambda: self.up(uid))
 
-    def kill_program(self) -> None:
-        """End the daemon's container alone."""
+    def programs(self) -> set[int]:
+        """The processes of the daemon's container that are the daemon."""
+        found = set()
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 words, variables = ((path / name).read_bytes() for name in ("cmdline", "environ"))
             except OSError:
                 continue
             if words == b"mps-control-daemon\0" and str(self.machine).encode() in variables:
-                os.kill(int(path.name), signal.SIGKILL)
+                found.add(int(path.name))
+        return found
+
+    def kill_program(self) -> set[int]:
+        """End the daemon's container alone; what was killed."""
+        killed = self.programs()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        return killed
 
     def share_and_follow(self, key: str) -> None:
         self.share(key)
@@ -183,8 +192,10 @@ def test_a_daemon_serves_what_its_config_manager_lets_it_read(node: Node, case: 
 
     if case.told or case.waits:
         if not case.rules:
-            node.kill_program()
-            node.until(lambda: node.serves() is None)
+            killed = node.kill_program()
+            assert killed
+            # That it serves nothing meanwhile may be over before a busy machine looks.
+            node.until(lambda: (alive := node.programs()) and not alive & killed)
             node.until(lambda: node.serves() == 4)
         assert node.offered() == {"gpu": "8"}
     else:

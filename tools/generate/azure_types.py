@@ -1,12 +1,13 @@
 """Reads the types of azure-native's SDK off its text: what a managed cluster, an agent pool and a maintenance window may have.
 
-Written to gpu_pools/platforms/aks/azure_native.json by `python -m tests.generated`: the core holds `properties:` of a stack file
-against it without Pulumi, the sandbox's stand-in every request. tests/components/test_fields.py holds the file to the SDK.
+They become gpu_pools/platforms/aks/azure_native.json: the core checks `properties:` of a stack file by it without Pulumi, and the
+sandbox's stand-in checks every request. tests/components/test_fields.py holds the file to the SDK.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from functools import lru_cache
 from importlib.metadata import version
@@ -21,6 +22,16 @@ _RESOURCES: Final = {
     "maintenance_configuration.py": "MaintenanceConfiguration",
 }
 _PLAIN: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+
+
+def azure_text() -> str:
+    """gpu_pools/platforms/aks/azure_native.json, a line for each type."""
+    found = types()
+    lines = [f'{{"version": {json.dumps(found["version"])}']
+    for key in ("types", "enums"):
+        inner = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in found[key].items())
+        lines.append(f'"{key}": {{\n{inner}\n}}')
+    return ",\n".join(lines) + "}\n"
 
 
 def types() -> dict[str, Any]:
@@ -41,8 +52,8 @@ def types() -> dict[str, Any]:
 @lru_cache(maxsize=8)
 def _classes(file: str) -> dict[str, ast.ClassDef]:
     spec = find_spec("pulumi_azure_native")
-    assert spec is not None
-    assert spec.origin is not None
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("pulumi_azure_native is not installed; requirements.txt pins it")
     text = (Path(spec.origin).parent / "containerservice" / file).read_text(encoding="utf-8")
     return {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
 
@@ -58,8 +69,9 @@ def _pulumi_name(getter: ast.FunctionDef) -> str:
     for one in getter.decorator_list:
         if isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "getter":
             (named,) = one.keywords
-            assert isinstance(named.value, ast.Constant)
-            return str(named.value.value)
+            if isinstance(named.value, ast.Constant):
+                return str(named.value.value)
+            raise TypeError(f"a getter whose name is no text: {ast.unparse(one)}")
         if getattr(one, "attr", "") == "getter":
             return getter.name
     return ""
@@ -73,7 +85,8 @@ def _kind(node: ast.expr | None) -> str:
         return _PLAIN[node.attr]
     if isinstance(node, ast.Name):
         return _PLAIN.get(node.id, node.id)
-    assert isinstance(node, ast.Subscript)
+    if not isinstance(node, ast.Subscript):
+        raise TypeError(f"an annotation of an unknown form: {node and ast.unparse(node)}")
     head = getattr(node.value, "attr", None) or getattr(node.value, "id", "")
     inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if head == "Sequence":

@@ -20,7 +20,8 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_pools.rendering.node_traces import (
+from gpu_pools.verifier.changer.nfd_rules import names_of_setters
+from gpu_pools.verifier.hook_programs.node_traces import (
     CHANGE,
     LEAVING,
     OUR_KEY,
@@ -30,8 +31,7 @@ from gpu_pools.rendering.node_traces import (
     spec_without_traces,
     take_condition,
 )
-from gpu_pools.rendering.pod_api import request
-from gpu_pools.verifier.changer.nfd_rules import names_of_setters
+from gpu_pools.verifier.hook_programs.pod_api import request
 from gpu_pools.verifier.quantities import read_count
 
 OFF = "all-disabled"

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from gpu_pools.rendering.pod_api import request
+from gpu_pools.verifier.hook_programs.pod_api import request
 
 #: Where our own changer has set it; a key of others has no such end.
 PLUGIN, OUR_KEY = "nvidia.com/device-plugin.config", re.compile(r"(exclusive|time-slicing|mps|mig)-(.*-)?[0-9a-f]{8}")

@@ -13,7 +13,7 @@ import time
 import urllib.error
 from typing import Any
 
-from gpu_pools.rendering.node_traces import (
+from gpu_pools.verifier.hook_programs.node_traces import (
     CHANGE,
     LEAVING,
     OUR_KEY,
@@ -23,7 +23,7 @@ from gpu_pools.rendering.node_traces import (
     spec_without_traces,
     take_condition,
 )
-from gpu_pools.rendering.pod_api import request
+from gpu_pools.verifier.hook_programs.pod_api import request
 
 LABELS = ("nvidia.com/gpu.present", "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state")
 DEPLOY = "nvidia.com/gpu.deploy."
