@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from gpu_pools.dashboards.page import drawn, short, time_of
+from gpu_pools.dashboards.page import fill_page
 from gpu_pools.observing.dashboards import dashboards
-from gpu_pools.text.markup import Html
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpu_pools.dashboards.asking import Boards
     from gpu_pools.dashboards.choosing import Choice
@@ -59,72 +58,27 @@ class Shown:
 
 def live_page(shown: Shown) -> str:
     """The whole page."""
-    names = {name: board["title"] for name, board in dashboards(shown.plan).items()}
-    return Html.all(
-        [
-            Html("<!DOCTYPE html>"),
-            Html('<html lang="en">'),
-            Html("<head>"),
-            Html('<meta charset="utf-8">'),
-            Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Html.of("<title>{}: GPUs of {}</title>", names[shown.choice.board], short(shown.stack)),
-            Html('<link rel="stylesheet" href="page.css">'),
-            Html('<link rel="icon" href="data:,">'),
-            Html.of('<noscript><meta http-equiv="refresh" content="{}"></noscript>', REFRESH),
-            Html('<script src="live.js" defer></script>'),
-            Html("</head>"),
-            Html.of('<body data-refresh="{}">', REFRESH),
-            Html.of("<header><h1>GPUs of {}</h1>", short(shown.stack)),
-            _boards(names, shown),
-            _choices(shown),
-            Html('<p id="told" role="status" hidden></p>'),
-            Html("</header>"),
-            Html("<main>"),
-            *_inside(shown),
-            Html("</main>"),
-            Html("</body>"),
-            Html("</html>\n"),
-        ],
-        "\n",
-    )
 
-
-def _boards(names: Mapping[str, str], shown: Shown) -> Html:
-    """A link to each dashboard; what is chosen goes along."""
-    links = []
-    for name, title in names.items():
-        here = Html(' aria-current="page"') if name == shown.choice.board else Html()
+    def address(board: str) -> str:
+        """A link to a dashboard; what is chosen goes along."""
         chosen = {variable: shown.choice.of(variable) for variable in _NAMES if shown.choice.of(variable)}
-        address = urlencode({"board": name, **chosen, "over": shown.over})
-        links.append(Html.of('<a href="?{}"{}>{}</a>', address, here, title))
-    return Html.of('<nav aria-label="Dashboards">{}</nav>', Html.all(links, " "))
+        return urlencode({"board": board, **chosen, "over": shown.over})
 
-
-def _choices(shown: Shown) -> Html:
-    parts = [Html.of('<input type="hidden" name="board" value="{}">', shown.choice.board)]
-    for name, values in shown.values.items():
-        options = [("", "all"), *((value, value) for value in values)]
-        parts.append(_select(name, _NAMES[name], options, shown.choice.of(name)))
-    parts.append(_select("over", "Time", [(one, f"last {one}") for one in shown.overs], shown.over))
-    parts.append(Html("<button>Show</button>"))
-    return Html.of('<form method="get" id="choice">{}</form>', Html.all(parts))
-
-
-def _select(name: str, label: str, options: Sequence[tuple[str, str]], chosen: str) -> Html:
-    written = (
-        Html.of('<option value="{}"{}>{}</option>', value, Html(" selected") if value == chosen else Html(), short(text))
-        for value, text in options
+    return fill_page(
+        "live.html.j2",
+        shown.plan,
+        shown.choice.pool,
+        page=shown,
+        titles={name: board["title"] for name, board in dashboards(shown.plan).items()},
+        labels=_NAMES,
+        options=_options,
+        times=[(one, f"last {one}") for one in shown.overs],
+        address=address,
+        asked=datetime.fromtimestamp(shown.now, UTC).strftime("%H:%M:%S"),
+        refresh=REFRESH,
     )
-    return Html.of('<label>{} <select name="{}">{}</select></label>', label, name, Html.all(written))
 
 
-def _inside(shown: Shown) -> Iterator[Html]:
-    if shown.boards is None:
-        yield Html.of('<p class="why refused"><strong>Prometheus cannot be asked:</strong> {}</p>', shown.failed)
-        return
-    for words in shown.gone:
-        yield Html.of('<p class="why unknown"><strong>Not there:</strong> {}; all are shown.</p>', words)
-    yield from time_of(shown.boards)
-    asked = datetime.fromtimestamp(shown.now, UTC).strftime("%H:%M:%S")
-    yield Html.of('<p class="soft">Asked at {} UTC; again every {} seconds.</p>', asked, REFRESH)
-    yield from drawn(shown.boards, shown.plan, shown.choice.pool)
+def _options(values: Sequence[str]) -> list[tuple[str, str]]:
+    """(value, text) of what can be chosen of a variable."""
+    return [("", "all"), *((value, value) for value in values)]

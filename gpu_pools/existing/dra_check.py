@@ -162,7 +162,7 @@ def _check_strategy(kind: str, strategy: str, config: _Config) -> None:
         really=f"without the gate: {config.refused}",
         allowed=f"a driver whose chart is installed with featureGates.{gate}=true"
         + (", and without ConsumableShares, which excludes MPS" if strategy == _MPS else ""),
-        remedy="Compare with what `helm get values` prints of the driver's release.",
+        remedy="Compare with what `helm get values RELEASE` prints of the driver's release.",
     )
     if kind == "MigDeviceConfig" and strategy == _TIME_SLICING:
         config.add(

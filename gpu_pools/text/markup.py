@@ -60,6 +60,10 @@ class Html(_Markup):
 
     __slots__ = ()
 
+    def __html__(self) -> Self:
+        """Say to a template that it is markup (gpu_pools/text/templates.py)."""
+        return self
+
     @staticmethod
     def _text(part: object) -> str:
         return harmless.html(part)

@@ -87,11 +87,14 @@ def test_what_is_in_the_config_map_is_what_the_release_names(made: tuple[dict[st
     assert verification.changer_file() == made[0]["changer.pyz"]
 
 
-def test_the_wheel_brings_the_same_verifier(made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
+def test_the_wheel_brings_the_same_verifier_and_the_templates(
+    made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path
+) -> None:
     (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{__version__}-py3-none-any.whl"])
     with zipfile.ZipFile(tmp_path / "w.whl") as wheel:
         verifier = ROOT / "gpu_pools" / "verifier"
-        for path in (*verifier.rglob("*.py"), verifier / "causes.json"):
+        templates = (ROOT / "gpu_pools").rglob("*.j2")
+        for path in (*verifier.rglob("*.py"), verifier / "causes.json", *templates):
             assert wheel.read(path.relative_to(ROOT).as_posix()) == path.read_bytes()
         assert not [name for name in wheel.namelist() if name.startswith(("pipelines", "sandbox", "tests"))]
 

@@ -138,6 +138,7 @@ _OTHERS: Final = {
     "openstack": _OPENSTACK,
     #: helm.sh/docs/helm, v3.
     "helm": {
+        "get values": Known("-n --namespace -a --all -o --output", words=1),
         "list": Known("-A --all-namespaces -a --all -n --namespace"),
         "show values": Known("--version", words=1),
         "uninstall": Known("-n --namespace", words=1),
