@@ -42,8 +42,8 @@ WORDS: Final[Mapping[Kind, str]] = {
     "cluster-policy": "ClusterPolicy of the GPU operator",
     "plugin-map": "ConfigMap of device-plugin configs",
     "mig-parted-map": "ConfigMap of an nvidia-mig-parted config",
-    "resource-claim": "ResourceClaim or ResourceClaimTemplate (parameters for NVIDIA's DRA driver)",
-    "device-class": "DeviceClass (the same, and its extendedResourceName)",
+    "resource-claim": "ResourceClaim or ResourceClaimTemplate",
+    "device-class": "DeviceClass",
     "other": "something else",
 }
 #: Objects of the API group resource.k8s.io, in any version.
