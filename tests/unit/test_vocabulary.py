@@ -34,7 +34,12 @@ FOLDERS: Final = ("gpu_pools", "components", "policies", "pipelines", "sandbox",
 
 
 def _files() -> list[Path]:
-    found = [path for folder in FOLDERS for kind in ("*.py", "*.md", "*.yaml") for path in (ROOT / folder).rglob(kind)]
+    found = [
+        path
+        for folder in FOLDERS
+        for kind in ("*.py", "*.md", "*.yaml", "*.j2", "causes.json")
+        for path in (ROOT / folder).rglob(kind)
+    ]
     return [ROOT / "README.md", *(path for path in found if not str(path.relative_to(ROOT)).startswith(LEFT_OUT))]
 
 
