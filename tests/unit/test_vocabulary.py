@@ -79,7 +79,12 @@ PLANNED_STAYS: Final = "components/"
 
 
 def _files() -> list[Path]:
-    found = [path for folder in FOLDERS for kind in ("*.py", "*.md", "*.yaml") for path in (ROOT / folder).rglob(kind)]
+    found = [
+        path
+        for folder in FOLDERS
+        for kind in ("*.py", "*.md", "*.yaml", "*.j2", "causes.json")
+        for path in (ROOT / folder).rglob(kind)
+    ]
     return [ROOT / "README.md", *(path for path in found if not str(path.relative_to(ROOT)).startswith(LEFT_OUT))]
 
 
