@@ -135,7 +135,7 @@ def parse_report(text: str) -> Report:
         raise ReportError(message) from None
     try:
         return _report(msgspec.convert(document, ReportDocument), document)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
         message = f"it is not a report of this version: {str(error)[:_SHOWN]}"
         raise ReportError(message) from None
 

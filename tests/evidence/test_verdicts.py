@@ -383,3 +383,12 @@ def test_what_is_wrong_with_a_report_is_named_by_its_place(place: tuple[Any, ...
     inner[place[-1]] = value
     with pytest.raises(ReportError, match=re.escape(named)):
         parse_report(json.dumps(document))
+
+
+def test_half_a_character_in_a_report_is_no_report() -> None:
+    node = fleet().node("ts")
+    document = json.loads(node["metadata"]["annotations"][ANNOTATION])
+    with pytest.raises(ReportError):
+        parse_report(json.dumps({**document, "verdict": "\ud800"}))
+    with pytest.raises(ReportError):
+        parse_report(json.dumps({**document, "observed": {**document["observed"], "\ud800": 1}}))
