@@ -453,7 +453,7 @@ class SpotArgs(TypedDict):
 
 
 class UpgradeSettingsArgs(TypedDict):
-    """How nodes are exchanged in an upgrade."""
+    """How nodes are replaced in an upgrade."""
 
     max_surge: NotRequired[str]
     """Nodes beyond the pool during an upgrade, e.g. "1" or "33%"; "1" by default."""

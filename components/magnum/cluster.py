@@ -4,7 +4,7 @@ Magnum's API accepts a second operation while one is in progress and then loses 
 waits for every group before it: creations run in file order, deletions in reverse, whichever groups come and go. Node-group
 labels configure Magnum's driver and do not reach the nodes: node labels are the business of
 gpu_pools.components.gpu_operator.node_features, taints that of the kubelets where the driver lets them (gpu_pools.plan.placing).
-How one group takes another's place (`replace`) is told in components/replacement.py. Not managed here: networks, images, flavors,
+components/replacement.py says how one group replaces another (`replace`). Not managed here: networks, images, flavors,
 keypairs and quotas, which belong to the cloud's operators. A changed label of the cluster means a new cluster; `protect` refuses
 that.
 """

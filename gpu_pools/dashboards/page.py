@@ -63,7 +63,7 @@ def fill_page(template: str, plan: Plan, pool: str = "", **values: object) -> st
         "marked": _marked,
         "moment": _moment,
         "paragraph_and_items": _paragraph_and_items,
-        "pools": [planned for planned in plan.pools if pool in {"", planned.name} and planned.sharing.partitioned],
+        "pools": [one for one in plan.pools if pool in {"", one.name} and one.sharing.partitioned],
         "short": short,
         "shown": shown,
         "states": _STATES,

@@ -101,7 +101,7 @@ TYPES: Final = (
     Args("RolloutArgs", "How the pool's living nodes change in place.", (Rollout,)),
     Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,)),
     Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),
-    Args("UpgradeSettingsArgs", "How nodes are exchanged in an upgrade.", (UpgradeSettings,), "aks"),
+    Args("UpgradeSettingsArgs", "How nodes are replaced in an upgrade.", (UpgradeSettings,), "aks"),
     Args("KubeletConfigArgs", "Settings of the kubelets.", (KubeletConfig,), "aks"),
     Args("LinuxOsConfigArgs", "Settings of the nodes' kernels.", (LinuxOsConfig,), "aks"),
     Args("AksPoolArgs", "A GPU pool; the same fields as a pool of a stack file.", (Pool, AksPlacement, *POOL_CLASSES), "aks"),

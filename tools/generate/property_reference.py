@@ -26,9 +26,9 @@ Written by `python -m tools.generate` from [the data](../../gpu_pools/platforms/
 
 | word | what happens |
 |---|---|
-| updates | in place; no node is exchanged |
-| rolling | in place, but nodes are exchanged or rebuilt |
-| replaces | deleted and made anew; by the plugin itself, or because the stack tells the engine so |
+| updates | in place; no node is replaced |
+| rolling | in place, but nodes are replaced or reimaged |
+| replaces | deleted and created again, by the plugin itself or because the stack tells the engine to |
 | refused | neither; the preview says so, and the remedy |
 
 The key is that of [the stack file](stack.md); what has none goes under `properties`. All of what lies in a property does the
