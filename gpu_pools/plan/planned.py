@@ -2,9 +2,9 @@
 
 gpu_pools/plan/planning.py makes plans, and everything here only reads one:
 
-- what a pod writes to get a share, and which key a ResourceQuota must have to count it. It follows from the advertised names. An
-  extended resource is counted as ``requests.<name>`` only: a quota on the plain name, or on ``limits.<name>``, has no effect and
-  says nothing (Kubernetes documentation, Resource Quotas; incident D17);
+- what a pod writes to get a share, and which key a ResourceQuota must have to count it. It follows from the advertised names.
+  An extended resource is counted as ``requests.<name>`` only: a quota on the plain name, or on ``limits.<name>``, has no effect
+  and says nothing (Kubernetes documentation, Resource Quotas; incident D17);
 - what a node costs, and which part of it a share is. Somebody else pays for the nodes of an existing cluster.
 """
 
