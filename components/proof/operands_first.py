@@ -31,10 +31,10 @@ from gpu_pools.components.kubernetes.ask_first import (
     policies_of,
     revisions_of,
 )
-from gpu_pools.plan.before_upgrade import named
 from gpu_pools.plan.driver_revisions import SELECTOR, followed, older
 from gpu_pools.plan.driver_upgrades import rounds, seconds_per_round
 from gpu_pools.plan.operands_due import Due, Wanted, operands_due, others, wanted
+from gpu_pools.plan.operator_upgrade import named
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.proof.verifier_pods import DRIVER_NOTE
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE, POOL_LABEL

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.releases import number
-from gpu_pools.plan.before_upgrade import FAILED, HAS, OVER, STATE
 from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, demanded, driver_pods_digest, replaced_by_itself
 from gpu_pools.plan.driver_revisions import is_of_the_driver
+from gpu_pools.plan.operator_upgrade import FAILED, HAS, OVER, STATE
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from gpu_pools.text.nested import at
 

@@ -579,7 +579,7 @@ ASKED_BY: Final = {
     **dict.fromkeys(
         (
             "gpu_pools/plan/already_there.py",
-            "gpu_pools/plan/before_upgrade.py",
+            "gpu_pools/plan/operator_upgrade.py",
             "gpu_pools/plan/driver_revisions.py",
             "gpu_pools/plan/mps_found.py",
             "gpu_pools/plan/observed.py",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.before_upgrade import HAS, STATE
 from gpu_pools.plan.driver_pods import driver_pods_digest
 from gpu_pools.plan.operands_due import Due, Wanted, operand_chart, operands_due, others, wanted
+from gpu_pools.plan.operator_upgrade import HAS, STATE
 from gpu_pools.plan.planning import plan_config
 from tests.selectors import is_chosen
 
