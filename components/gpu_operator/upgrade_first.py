@@ -17,7 +17,7 @@ import pulumi
 
 from gpu_pools.components.engine import log
 from gpu_pools.components.kubernetes.ask_first import cluster_at, nodes_of, once_known, plain, policies_of, reason
-from gpu_pools.plan.driver_pods import brought, driver_pod_values
+from gpu_pools.plan.drivers import brought, driver_pod_values
 from gpu_pools.plan.operator_upgrade import (
     RULES_CRD,
     Found,

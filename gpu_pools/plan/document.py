@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.plan.driver_pods import demanded
+from gpu_pools.plan.drivers import demanded
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.table import resources_text, table

@@ -39,7 +39,7 @@ from gpu_pools.plan.checks import (
     gpu_instance_profile,
     mig_owner,
 )
-from gpu_pools.plan.driver_upgrades import check_driver_upgrade, driver_upgrade_warnings
+from gpu_pools.plan.drivers import check_driver_upgrade, driver_upgrade_warnings
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.mps_support import check_mps_support
 from gpu_pools.plan.observed import check_observability

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpu_pools.plan.change_ids import cluster_use
-from gpu_pools.plan.driver_pods import driver_pod_values
+from gpu_pools.plan.drivers import driver_pod_values
 from gpu_pools.plan.operator_upgrade import STATE, Found, old_crd, operator_step, refusal, unacknowledged, unfinished, warnings
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.charts import VERSIONS
