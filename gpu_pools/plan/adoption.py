@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.plan.mig_strategy import derived_mig_strategy
+from gpu_pools.plan.expectation import derived_mig_strategy
 from gpu_pools.platforms.known import platform_of
 from gpu_pools.stack.adoption import OPERATOR
 from gpu_pools.stack.cluster import Cluster

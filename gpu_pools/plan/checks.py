@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.plan.mig_strategy import check_mig_strategy
+from gpu_pools.plan.expectation import check_mig_strategy
 from gpu_pools.platforms.known import platform_of
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal
 from gpu_pools.sharing.mode import PoolUse

@@ -40,7 +40,7 @@ from gpu_pools.plan.checks import (
     mig_owner,
 )
 from gpu_pools.plan.drivers import check_driver_upgrade, driver_upgrade_warnings
-from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
+from gpu_pools.plan.expectation import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.mps_support import check_mps_support
 from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import check_operands, first_offer_warnings, refuses_two
