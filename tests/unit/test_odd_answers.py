@@ -580,7 +580,7 @@ ASKED_BY: Final = {
         (
             "gpu_pools/plan/already_there.py",
             "gpu_pools/plan/operator_upgrade.py",
-            "gpu_pools/plan/mps_found.py",
+            "gpu_pools/plan/mps_support.py",
             "gpu_pools/plan/observed.py",
             "gpu_pools/plan/operands_due.py",
             "gpu_pools/plan/rollout_windows.py",
