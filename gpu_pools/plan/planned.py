@@ -61,7 +61,7 @@ class PoolPlan:
         protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
         pull_secrets: as of its labellers' pods: Secrets to pull images with.
         imported: whether it is only held as it was imported (gpu_pools/stack/imported.py).
-        replacement_id: which of those that replace each other under its name (gpu_pools/plan/replacements.py); empty: only one.
+        replacement_id: which of those that replace each other under its name (gpu_pools/plan/placing.py); empty: only one.
     """
 
     pool: Pool

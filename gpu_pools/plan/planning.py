@@ -44,8 +44,8 @@ from gpu_pools.plan.expectation import causes_of_mixed, derived_mig_strategy, ot
 from gpu_pools.plan.mps_support import check_mps_support
 from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import chart_warnings, check_operands, first_offer_warnings, refuses_two
+from gpu_pools.plan.placing import check_replacements, with_replacement_id
 from gpu_pools.plan.planned import Plan, PoolPlan
-from gpu_pools.plan.replacements import check_replacements, with_replacement_id
 from gpu_pools.plan.rollouts import check_rollouts, rollout_warnings
 from gpu_pools.platforms.known import platform_of, try_parse_settings
 from gpu_pools.rendering.registry import chart_registry_values
