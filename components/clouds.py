@@ -15,8 +15,8 @@ from gpu_pools.components.engine.outputs import put_back
 from gpu_pools.components.gpu_operator.node_features import pool_rule
 from gpu_pools.components.kubernetes.recorded_objects import Stored
 from gpu_pools.components.replacement import old_nodes_emptied
+from gpu_pools.plan.placing import replaced_pools, replacement_ids
 from gpu_pools.plan.planned import Plan, PoolPlan
-from gpu_pools.plan.replacements import replaced_pools, replacement_ids
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:

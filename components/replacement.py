@@ -1,6 +1,6 @@
 """How the engine replaces a pool with ``replace``, which knows neither pools nor pods.
 
-With `surge` the digits of what is fixed (gpu_pools/plan/replacements.py) end the pool's name in the program: another id
+With `surge` the digits of what is fixed (gpu_pools/plan/placing.py) end the pool's name in the program: another id
 is another resource. So the engine makes it, goes on to what depends on it, and deletes the old one at its very end, and only if
 all went well; after a failure or a `git revert` the old one is there, as before. The name in the cloud is not looked at again
 once the pool lives, so a pool that was there before `replace` becomes the first one under the name that it has.

@@ -14,7 +14,7 @@ import pulumi
 
 from gpu_pools.components.aks.session import NotThereError, Session, UnreadError, log_in
 from gpu_pools.components.engine import log
-from gpu_pools.plan.kubernetes_version import check_kubernetes
+from gpu_pools.plan.cluster_checks import check_kubernetes
 from gpu_pools.platforms.aks import answers
 from gpu_pools.platforms.aks.answers import Azure, MadeCluster, Reservation, Size, Subnet, Version
 from gpu_pools.platforms.aks.cloud import judge

@@ -22,7 +22,7 @@ from gpu_pools.components.engine.not_known_yet import not_known_yet
 from gpu_pools.components.engine.stack_owner import stack_owner
 from gpu_pools.components.kubernetes.provider import kubernetes_provider
 from gpu_pools.plan.checks import drivers_of
-from gpu_pools.plan.kubernetes_version import check_kubernetes
+from gpu_pools.plan.cluster_checks import check_kubernetes
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.entra import EntraSettings, user_kubeconfig

@@ -6,7 +6,7 @@ versions and power state as they were then, and with the first request Azure wou
 
 import pulumi
 
-from gpu_pools.plan.held import HELD, changed
+from gpu_pools.plan.adoption import HELD, changed
 from gpu_pools.text.errors import InvalidStackError
 
 

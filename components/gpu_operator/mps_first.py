@@ -1,7 +1,7 @@
 """Makes MPS work with the operator as it is: the admission policy, and what a running cluster must be asked and told.
 
 Before a new MPS configuration is written, in previews too, the cluster is asked what would go wrong with it
-(gpu_pools/plan/mps_found.py): an operator of another owner that lacks something, or running nodes that would keep their old
+(gpu_pools/plan/mps_support.py): an operator of another owner that lacks something, or running nodes that would keep their old
 replicas. A cluster that cannot be asked stops nothing; the deploy warns that it was not asked.
 
 The policy corrects pods when they are created. Pods of the MPS daemon that are older than it serve nothing, so once it is in
@@ -31,15 +31,16 @@ from gpu_pools.components.kubernetes.ask_first import (
     reason,
 )
 from gpu_pools.kubernetes_api.cluster_api import ClusterApi
-from gpu_pools.plan.mps_found import (
+from gpu_pools.plan.mps_support import (
     PLUGIN_SELECTOR,
     FoundOperator,
     known_update,
     missing_for_mps,
+    mps_pools,
+    needs_signal_policy,
     plugin_version,
     unserved_changes,
 )
-from gpu_pools.plan.mps_support import mps_pools, needs_signal_policy
 from gpu_pools.plan.planned import Plan
 from gpu_pools.rendering.mps_signal import POLICY, SELECTOR, binding_spec, has_wrong_name, policy_spec, probe_pod
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE

@@ -1,10 +1,9 @@
 """What is looked at right before the release of the operator or of NFD is changed, in previews too.
 
 The engine knows which chart is deployed: the hook is given the release as it was and as it shall be. So the step between two
-versions of the operator is judged here, whoever has written the stack file and whether or not anybody has asked `changes`
-(gpu_pools/plan/version_steps.py). Where the operator or the driver changes the cluster is asked, too: nothing of an earlier
-upgrade may be half done (gpu_pools/plan/before_upgrade.py). A step back that was acknowledged is taken as the cluster is: it may
-be the way out.
+versions of the operator is judged here, whoever has written the stack file and whether or not anybody has asked `changes`. Where
+the operator or the driver changes the cluster is asked, too: nothing of an earlier upgrade may be half done
+(gpu_pools/plan/operator_upgrade.py). A step back that was acknowledged is taken as the cluster is: it may be the way out.
 
 What a preview finds half done is a warning there: until the deploy it may be over. A cluster that cannot be asked stops nothing,
 and the deploy says so. Not looked at: an operator of another owner, whose release is none of the stack's.
@@ -18,10 +17,19 @@ import pulumi
 
 from gpu_pools.components.engine import log
 from gpu_pools.components.kubernetes.ask_first import cluster_at, nodes_of, once_known, plain, policies_of, reason
-from gpu_pools.plan.before_upgrade import RULES_CRD, Found, old_crd, unfinished
-from gpu_pools.plan.driver_pods import brought, driver_pod_values
+from gpu_pools.plan.drivers import brought, driver_pod_values
+from gpu_pools.plan.operator_upgrade import (
+    RULES_CRD,
+    Found,
+    Step,
+    old_crd,
+    operator_step,
+    refusal,
+    unacknowledged,
+    unfinished,
+    warnings,
+)
 from gpu_pools.plan.planned import Plan
-from gpu_pools.plan.version_steps import Step, operator_step, refusal, unacknowledged, warnings
 from gpu_pools.stack.charts import ChartSettings
 from gpu_pools.text.errors import InvalidStackError, Problem
 from gpu_pools.verifier.api import ApiError

@@ -15,7 +15,7 @@ import pulumi
 
 from gpu_pools.components.engine import log
 from gpu_pools.components.kubernetes.ask_first import asks_first, cluster_at, nodes_of, reason
-from gpu_pools.plan.already_there import There, Wanted, found_in, layouts_in, of_layouts, refusals
+from gpu_pools.plan.cluster_checks import There, Wanted, found_in, layouts_in, of_layouts, refusals
 from gpu_pools.stack.adoption import REMEDY
 from gpu_pools.stack.cluster import Cluster
 from gpu_pools.stack.settings import Settings

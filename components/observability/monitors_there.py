@@ -17,7 +17,7 @@ from gpu_pools.components.engine import log
 from gpu_pools.components.kubernetes.ask_first import asks_first, cluster_at, reason
 from gpu_pools.observing.azure_monitor import API_VERSION as AZURE_API_VERSION
 from gpu_pools.observing.objects import API_VERSION
-from gpu_pools.plan.already_there import last_part
+from gpu_pools.plan.cluster_checks import last_part
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import InvalidStackError, Problem
 

@@ -3,7 +3,7 @@
 After an update of its release the operator replaces its programs node by node, and drivers minutes apart, while an update of the
 verifiers has one time limit for all nodes. A limit for the whole fleet would let each failed proof take as long as a fleet's
 drivers, so it is waited here: as long as nodes get done. How long that may take follows from the plan
-(gpu_pools/plan/driver_upgrades.py), and what is left is in gpu_pools/plan/operands_due.py. Where the driver's pods become others
+(gpu_pools/plan/drivers.py), and what is left is in gpu_pools/plan/operands_due.py. Where the driver's pods become others
 of the same version only their revisions tell, and these not before the operator has followed its policy: for that it gets a
 minute. It may have nothing to do.
 
@@ -31,10 +31,9 @@ from gpu_pools.components.kubernetes.ask_first import (
     policies_of,
     revisions_of,
 )
-from gpu_pools.plan.before_upgrade import named
-from gpu_pools.plan.driver_revisions import SELECTOR, followed, older
-from gpu_pools.plan.driver_upgrades import rounds, seconds_per_round
-from gpu_pools.plan.operands_due import Due, Wanted, operands_due, others, wanted
+from gpu_pools.plan.drivers import rounds, seconds_per_round
+from gpu_pools.plan.operands_due import SELECTOR, Due, Wanted, followed, older, operands_due, others, wanted
+from gpu_pools.plan.operator_upgrade import named
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.proof.verifier_pods import DRIVER_NOTE
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE, POOL_LABEL

@@ -38,8 +38,7 @@ from gpu_pools.components.proof.why import needed, tells_why
 from gpu_pools.components.proof.window import window_hooks
 from gpu_pools.components.replacement import old_nodes_emptied
 from gpu_pools.plan.planned import Plan
-from gpu_pools.plan.rollout_windows import becomes
-from gpu_pools.plan.rollouts import rollout_seconds
+from gpu_pools.plan.rollouts import becomes, rollout_seconds
 from gpu_pools.proof import changer_rights
 from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, slot_rules
 from gpu_pools.proof.verifier_pods import (

@@ -1,6 +1,6 @@
 """Refuses to change a pool's nodes outside of its maintenance windows, before anything of the pool's verifiers is changed.
 
-A preview is told of it as a warning: a change is reviewed at any hour. What is judged is in gpu_pools/plan/rollout_windows.py.
+A preview is told of it as a warning: a change is reviewed at any hour. What is judged is in gpu_pools/plan/rollouts.py.
 The clock is that of the machine that deploys; the changers on the nodes go by the API server's.
 """
 
@@ -11,7 +11,7 @@ import pulumi
 
 from gpu_pools.components.engine import log
 from gpu_pools.plan.planned import PoolPlan
-from gpu_pools.plan.rollout_windows import closed
+from gpu_pools.plan.rollouts import closed
 from gpu_pools.text.errors import RefusedError
 
 

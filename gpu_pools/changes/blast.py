@@ -12,8 +12,8 @@ from gpu_pools.changes.rollouts import describe_rollout
 from gpu_pools.changes.steps import name_of
 from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
-from gpu_pools.plan.node_price import node_price
-from gpu_pools.plan.version_steps import operator_step, refusal
+from gpu_pools.plan.operator_upgrade import operator_step, refusal
+from gpu_pools.plan.planned import node_price
 from gpu_pools.rendering.node_leaving import gives_back
 from gpu_pools.verifier.changer.rollout_slots import at_once
 

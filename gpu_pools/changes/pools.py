@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.resource_types import POOL_TYPES
 from gpu_pools.mig.change import change
-from gpu_pools.plan.replacements import pool_called
+from gpu_pools.plan.placing import pool_called
 from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 
 if TYPE_CHECKING:

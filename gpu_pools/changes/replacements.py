@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpu_pools.plan.node_price import node_price
+from gpu_pools.plan.planned import node_price
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,10 +21,19 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.hardware.operands import documented_kubernetes, parse_version, version_text
 from gpu_pools.hardware.releases import restarts_in_place
 from gpu_pools.plan.change_ids import rolling_options
-from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, brought, driver_pod_values, driver_pods_digest, replaced_by_itself
-from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, rounds, seconds_per_round
+from gpu_pools.plan.drivers import (
+    DRIVER_DAEMON_SET,
+    EVICTION_SECONDS,
+    LOOKS_EVERY,
+    brought,
+    driver_pod_values,
+    driver_pods_digest,
+    replaced_by_itself,
+    rounds,
+    seconds_per_round,
+)
 from gpu_pools.plan.operands_due import operand_chart
-from gpu_pools.plan.version_steps import operator_step
+from gpu_pools.plan.operator_upgrade import operator_step
 from gpu_pools.text.nested import at, leaves
 
 if TYPE_CHECKING:

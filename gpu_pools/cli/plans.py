@@ -11,9 +11,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from gpu_pools.plan.document import plan_json, problems_json
+from gpu_pools.plan.document import plan_json, plan_table, problems_json
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.plan.table import plan_table
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.plan.held import HELD
+from gpu_pools.plan.adoption import HELD
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 if TYPE_CHECKING:

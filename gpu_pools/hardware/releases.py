@@ -1,6 +1,6 @@
 """The releases of the GPU operator: their order, and what a step between two of them brings and takes (releases.yaml).
 
-What a step means for a stack is decided by gpu_pools/plan/version_steps.py. Of versions that are later than the last release
+What a step means for a stack is decided by gpu_pools/plan/operator_upgrade.py. Of versions that are later than the last release
 that is known here nobody can say whether something lies between.
 """
 

@@ -1,17 +1,20 @@
-"""What an operator and an NFD that are there already cannot be made to do, and what of such an operator is changed.
+"""What a stack does with what it has not made: an operator, an NFD, node groups and pools that are there already.
 
-Who says that they are there, and why a second one is never installed, is in gpu_pools/stack/adoption.py.
+An operator or an NFD of another owner cannot be made to do everything, and of such an operator only a part is changed. Who says
+that they are there, and why a second one is never installed, is in gpu_pools/stack/adoption.py. A pool that is only held as it
+was imported is not changed at all: an edit of it becomes problems, and nothing is sent to a cloud.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.plan.mig_strategy import derived_mig_strategy
+from gpu_pools.plan.expectation import derived_mig_strategy
 from gpu_pools.platforms.known import platform_of
 from gpu_pools.stack.adoption import OPERATOR
 from gpu_pools.stack.cluster import Cluster
 from gpu_pools.stack.imported import ADOPTION, IMPORTED
+from gpu_pools.text.errors import Problem, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -122,3 +125,35 @@ def cluster_policy_changes(values: Mapping[str, Any]) -> dict[str, Any]:
             "config": {"name": manager["config"]["name"], "default": manager["config"]["default"]},
         },
     }
+
+
+# --- pools that are only held as they were imported ---------------------------------------------------------------
+
+#: How the name of the hook ends that refuses the update of such a pool.
+HELD: Final = "-held"
+
+
+def changed(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Problem]:
+    """A problem for each property that would be another.
+
+    Args:
+        what: the pool, for messages.
+        old: its inputs in the state.
+        new: those that the program asks for.
+    """
+    different = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    return [
+        Problem(
+            f"{what}: {key}",
+            f"would be {_shown(new.get(key))}, and {ADOPTION} is {IMPORTED}: nothing of the pool is changed",
+            f"{_shown(old.get(key))}, as it was imported",
+            f"Take `{ADOPTION}` out first, and deploy that; or, where somebody else has changed the pool, write what it has now "
+            "and run `pulumi refresh`.",
+        )
+        for key in different
+    ]
+
+
+def _shown(value: object) -> str:
+    """A whole number as one: the engine hands over all numbers as floats."""
+    return show(int(value) if isinstance(value, float) and value.is_integer() else value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
 from gpu_pools.mig.change import mode_change_needs
-from gpu_pools.plan.driver_upgrades import upgrade_policy
+from gpu_pools.plan.drivers import upgrade_policy
 from gpu_pools.rendering.dcgm_exporter import exporter_values
 from gpu_pools.rendering.node_leaving import hook_objects
 from gpu_pools.stack.cluster import Cluster

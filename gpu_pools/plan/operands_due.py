@@ -1,14 +1,23 @@
-"""Which nodes of a pool still get other pods of the operator. Pure: nodes and pods come in.
+"""Which nodes of a pool still get other pods of the operator. Pure: nodes, pods and other objects come in.
 
-The operator replaces its programs node by node, and drivers minutes apart, long after its release is ready, while a proof has one
-deadline for all nodes. So a proof begins when nothing of this is left (components/proof/operands_first.py).
+The operator replaces its programs node by node, and drivers minutes apart, long after its release is ready, while a proof has
+one deadline for all nodes. So a proof begins when nothing of this is left (components/proof/operands_first.py).
 
-Three things tell it. A driver of another version is in the node's labels. Another operator with the same driver is not; but each
-chart writes its own name on the pods of all its operands (NVIDIA/gpu-operator v25.3.4 to v26.7.0: ``operand-labels`` in
-deployments/gpu-operator/templates/_helpers.tpl, applyCommonDaemonsetMetadata in controllers/object_controls.go). And what else
-renews a driver is told by its pods' revision (gpu_pools/plan/driver_revisions.py). Not looked at: nodes that tell no driver yet,
-which get the new one at once; nodes whose driver is their image's own; pods that are replaced by hand; and why something does not
-come, which the proof says.
+Three things tell it:
+
+- a driver of another version is in the node's labels;
+- another operator with the same driver leaves these labels as they are, but each chart writes its own name on the pods of all
+  its operands (NVIDIA/gpu-operator v25.3.4 to v26.7.0: ``operand-labels`` in deployments/gpu-operator/templates/_helpers.tpl,
+  applyCommonDaemonsetMetadata in controllers/object_controls.go);
+- a variable, a module or a toleration makes other pods of a driver whose version stays. The revision of their DaemonSet tells
+  the old ones. It is that of the old template until the operator has followed its policy, so that is asked first: the API
+  server writes down when somebody has changed an object (managedFields), and the operator changes the DaemonSet after the
+  policy (DaemonSet in controllers/object_controls.go: only where it is another one). A policy that was changed without an
+  effect on the driver's pods looks as one that was not followed yet, so whoever asks has to have an end of their own.
+
+Not looked at: nodes that tell no driver yet, which get the new one at once; nodes whose driver is their image's own; pods that
+are replaced by hand; NVIDIADriver objects; pods of an operator of another owner; changes within a second; and why something
+does not come, which the proof says.
 """
 
 from __future__ import annotations
@@ -17,16 +26,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.releases import number
-from gpu_pools.plan.before_upgrade import FAILED, HAS, OVER, STATE
-from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, demanded, driver_pods_digest, replaced_by_itself
-from gpu_pools.plan.driver_revisions import is_of_the_driver
+from gpu_pools.plan.drivers import DRIVER_DAEMON_SET, demanded, driver_pods_digest, replaced_by_itself
+from gpu_pools.plan.operator_upgrade import FAILED, HAS, OVER, STATE
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gpu_pools.plan.planned import Plan, PoolPlan
+
+    Object = Mapping[str, Any]
 
 #: What the driver's pod writes on a node with a driver of its own (k8s-driver-manager 0c04c810, cmd/driver-manager/main.go).
 _DEPLOY: Final = ("nvidia.com/gpu.deploy.driver", "pre-installed")
@@ -120,3 +130,52 @@ def _waits(labels: Mapping[str, str], shall: Wanted) -> bool:
     other = has is not None and number(has)[: len(declared)] != declared
     # A failed one that has what is declared gets out by itself: that is the way back.
     return not other if state == FAILED else other or state not in OVER
+
+
+# --- drivers whose version stays ----------------------------------------------------------------------------------
+
+#: Of all the driver's DaemonSets, of which there is one per kernel with precompiled drivers, and of their pods
+#: (assets/state-driver/0500_daemonset.yaml).
+DRIVER_PODS: Final = ("app.kubernetes.io/component", "nvidia-driver")
+SELECTOR: Final = "=".join(DRIVER_PODS)
+_REVISION: Final = "controller-revision-hash"
+
+
+def followed(policies: Sequence[Object], daemon_sets: Sequence[Object]) -> bool:
+    """Whether the driver's DaemonSets are those of the policy, and their controller has seen them.
+
+    Args:
+        policies: the ClusterPolicies.
+        daemon_sets: the driver's.
+    """
+    seen = all((at(one, "status", "observedGeneration") or 0) >= one["metadata"]["generation"] for one in daemon_sets)
+    changed = max(map(_changed, policies), default="")
+    return bool(daemon_sets) and seen and all(_changed(one) >= changed for one in daemon_sets)
+
+
+def older(daemon_sets: Iterable[Object], revisions: Iterable[Object]) -> str | None:
+    """The label selector of the driver's pods that are of no newest revision; None where there is no revision.
+
+    Args:
+        daemon_sets: the driver's.
+        revisions: the ControllerRevisions of their namespace.
+    """
+    newest: dict[str, Object] = {}
+    for one in revisions:
+        for owner in one["metadata"].get("ownerReferences") or ():
+            uid = str(owner["uid"])
+            newest[uid] = max(newest.get(uid, one), one, key=lambda each: int(each["revision"]))
+    found = [newest[uid] for one in daemon_sets if (uid := str(one["metadata"]["uid"])) in newest]
+    hashes = sorted(str(at(one, "metadata", "labels", _REVISION)) for one in found)
+    return f"{SELECTOR},{_REVISION} notin ({', '.join(hashes)})" if hashes else None
+
+
+def is_of_the_driver(pod: Object) -> bool:
+    """Whether a pod is the driver's."""
+    return bool(at(pod, "metadata", "labels", DRIVER_PODS[0]) == DRIVER_PODS[1])
+
+
+def _changed(one: Object) -> str:
+    """When somebody has last changed what an object shall be, to the second; a status is not it."""
+    written = [entry for entry in one["metadata"].get("managedFields") or () if not entry.get("subresource")]
+    return max((str(entry.get("time") or "") for entry in written), default="")

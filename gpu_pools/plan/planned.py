@@ -1,4 +1,12 @@
-"""What a plan is: of each pool, and of the cluster. Making it is the business of gpu_pools/plan/planning.py."""
+"""What a plan is: of each pool, and of the cluster; and what follows from a pool's plan for those who use or pay for its shares.
+
+gpu_pools/plan/planning.py makes plans, and everything here only reads one:
+
+- what a pod writes to get a share, and which key a ResourceQuota must have to count it. It follows from the advertised names.
+  An extended resource is counted as ``requests.<name>`` only: a quota on the plain name, or on ``limits.<name>``, has no effect
+  and says nothing (Kubernetes documentation, Resource Quotas; incident D17);
+- what a node costs, and which part of it a share is. Somebody else pays for the nodes of an existing cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpu_pools.allocation.mig_parted import mig_parted_file
-from gpu_pools.plan.pod_requests import PodRequest, pod_requests
+from gpu_pools.hardware.resource_names import WHOLE_GPU, mig_resource
 from gpu_pools.platforms.known import PLATFORMS
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS
 
@@ -15,8 +23,9 @@ if TYPE_CHECKING:
 
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.hardware.platforms import Platform
+    from gpu_pools.hardware.prices import Prices
     from gpu_pools.plan.expectation import NvmlExpectation
-    from gpu_pools.sharing.mode import Sharing
+    from gpu_pools.sharing.mode import Replicated, Sharing
     from gpu_pools.stack.charts import MigStrategy
     from gpu_pools.stack.cluster import MigOwner
     from gpu_pools.stack.kubernetes_names import Taint
@@ -52,7 +61,7 @@ class PoolPlan:
         protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
         pull_secrets: as of its labellers' pods: Secrets to pull images with.
         imported: whether it is only held as it was imported (gpu_pools/stack/imported.py).
-        replacement_id: which of those that replace each other under its name (gpu_pools/plan/replacements.py); empty: only one.
+        replacement_id: which of those that replace each other under its name (gpu_pools/plan/placing.py); empty: only one.
     """
 
     pool: Pool
@@ -160,3 +169,76 @@ class Plan:
     def mig_parted_config(self) -> str:
         """The mig-parted file, of what is declared."""
         return mig_parted_file(self.mig_parted_entries)
+
+
+# --- what pods write ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PodRequest:
+    """One resource of a pool, as pods ask for it.
+
+    Attributes:
+        resource: the name below ``resources.limits`` of a container.
+        most: how many of it one pod can get: 1 where the plugin refuses more (failRequestsGreaterThanOne), else a node's all.
+    """
+
+    resource: str
+    most: int
+
+    @property
+    def quota(self) -> str:
+        """The key in a ResourceQuota's ``hard``."""
+        return f"requests.{self.resource}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {"resource": self.resource, "mostPerPod": self.most, "quota": self.quota}
+
+
+def pod_requests(sharing: Sharing, advertises: Mapping[str, int], *, refuses_two: bool) -> tuple[PodRequest, ...]:
+    """What pods can ask for on a node that advertises these resources (name -> count).
+
+    `refuses_two`: the device plugin refuses requests for two or more whatever the declaration says.
+    """
+    return tuple(PodRequest(name, 1 if refuses_two or _one_only(sharing, name) else count) for name, count in advertises.items())
+
+
+def _one_only(sharing: Sharing, resource: str) -> bool:
+    """Whether a resource is shared and a request for two is refused; what is not shared is never refused."""
+    shared = _shared_by(sharing, resource.removesuffix(".shared"))
+    return shared is not None and shared.fail_requests_greater_than_one
+
+
+def _shared_by(sharing: Sharing, resource: str) -> Replicated | None:
+    """How the units of a resource are shared; under MIG strategy single all instances are nvidia.com/gpu, else whole GPUs are."""
+    if resource == WHOLE_GPU:
+        return sharing.replication_of(sharing.uniform_profile)
+    profiles = {mig_resource(profile): profile for layout in sharing.layouts for profile, _ in layout}
+    return sharing.replication_of(profiles[resource])
+
+
+# --- what a node costs --------------------------------------------------------------------------------------------
+
+
+def node_price(pool: PoolPlan, prices: Prices | None) -> float | None:
+    """Of a node and hour; None where nobody gave one."""
+    placed = pool.pool.placement
+    return prices.of(placed.machine, spot=placed.is_spot) if prices is not None and placed.machine else None
+
+
+def share_of_node(pool: PoolPlan) -> Mapping[str, float]:
+    """Resource -> the part of a node that one share of it is; all shares of a node together are 1.
+
+    By compute slices, divided among those who take turns on them. Slices that a layout leaves unused are paid by all alike.
+    """
+    if len(pool.advertises) == 1:
+        return {name: 1 / count for name, count in pool.advertises.items()}
+    slices: dict[str, int] = {}
+    for gpu in pool.nvml.gpus:
+        for profile, count in gpu.instances.items():
+            slices[mig_resource(profile)] = slices.get(mig_resource(profile), 0) + count * int(profile.partition("g.")[0])
+        if not gpu.instances:
+            slices[WHOLE_GPU] = slices.get(WHOLE_GPU, 0) + pool.hardware.model.compute_slices
+    whole = sum(slices.values())
+    return {name: slices[name.removesuffix(".shared")] / whole / count for name, count in pool.advertises.items()}

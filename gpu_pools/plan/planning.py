@@ -39,14 +39,13 @@ from gpu_pools.plan.checks import (
     gpu_instance_profile,
     mig_owner,
 )
-from gpu_pools.plan.driver_upgrades import check_driver_upgrade, driver_upgrade_warnings
-from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
+from gpu_pools.plan.drivers import check_driver_upgrade, driver_upgrade_warnings
+from gpu_pools.plan.expectation import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.mps_support import check_mps_support
 from gpu_pools.plan.observed import check_observability
-from gpu_pools.plan.operand_checks import check_operands, first_offer_warnings, refuses_two
-from gpu_pools.plan.operator_versions import chart_warnings
+from gpu_pools.plan.operand_checks import chart_warnings, check_operands, first_offer_warnings, refuses_two
+from gpu_pools.plan.placing import check_replacements, with_replacement_id
 from gpu_pools.plan.planned import Plan, PoolPlan
-from gpu_pools.plan.replacements import check_replacements, with_replacement_id
 from gpu_pools.plan.rollouts import check_rollouts, rollout_warnings
 from gpu_pools.platforms.known import platform_of, try_parse_settings
 from gpu_pools.rendering.registry import chart_registry_values

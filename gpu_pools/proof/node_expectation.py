@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.hardware.operands import parse_version, version_text
-from gpu_pools.plan.driver_pods import DRIVER_DAEMON_SET, demanded
+from gpu_pools.plan.drivers import DRIVER_DAEMON_SET, demanded
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What a declaration says its pods need: ``needs: {memoryPerReplica: 12Gi}``.
 
-Nothing of it is rendered; it is a budget that the plan holds against the hardware (gpu_pools/plan/memory_budget.py). Reading
+Nothing of it is rendered; it is a budget that the plan holds against the hardware (gpu_pools/plan/checks.py). Reading
 only.
 """
 

@@ -1,6 +1,6 @@
 """How the GPU operator replaces drivers: a mapping ``driverUpgrade`` of the operator's section, in the words of ``rollout``.
 
-Only settings; what the operator is told is in gpu_pools/plan/driver_upgrades.py. Not here is `podsThatStay: delete`: the
+Only settings; what the operator is told is in gpu_pools/plan/drivers.py. Not here is `podsThatStay: delete`: the
 operator's controller evicts, and has no way to delete what a disruption budget keeps (NVIDIA/k8s-operator-libs
 pkg/upgrade/pod_manager.go, as vendored in gpu-operator v26.7.0). Nor that a node is given back where pods stay, which is what
 `stop` means in a rollout: it stays cordoned as `upgrade-failed`.

@@ -22,7 +22,7 @@ MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 #: Whose change makes NVIDIA's programs share the GPUs of a node in another way.
 CHANGED_LABELS: Final = (DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL)
 POOL_LABEL: Final = "gpu-pools/pool"
-#: Which of the pools that replace each other under one name a node is of (gpu_pools/plan/replacements.py).
+#: Which of the pools that replace each other under one name a node is of (gpu_pools/plan/placing.py).
 REPLACEMENT_LABEL: Final = "gpu-pools/generation"
 #: Where the GPU operator and its operands live.
 OPERATOR_NAMESPACE: Final = "gpu-operator"

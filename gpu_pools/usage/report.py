@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.observing import rules, shares
 from gpu_pools.observing.series import GPU_KEY, POOL, UNIT_KEY
-from gpu_pools.plan.node_price import node_price, share_of_node
+from gpu_pools.plan.planned import node_price, share_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -2,20 +2,26 @@
 
 The second file has the package `changer` of the verifier's package and nothing else; only pools with a rollout load it.
 
-The same sources give the same bytes: entries are sorted, their times fixed, and nothing of this machine is in them but how
-its zlib compresses and its Python's bytecode; names therefore take `digest`, which depends on neither. Of pynvml as it is
-installed here go in the structs that the verifier uses, their text unchanged, with its BSD licence. This module is not part of
+The same sources give the same bytes: entries are sorted, their times fixed, and nothing of this machine is in them but how its
+zlib compresses and its Python's bytecode; names therefore take `digest`, which depends on neither. This module is not part of
 what it builds.
 
+Of pynvml as it is installed here go in the structs that the verifier uses, their text unchanged, with its BSD licence. pynvml
+has 12,000 lines and the verifier needs a dozen of its structs; all of it would be loaded at each start. What is kept: the head
+(with the licence), what runs when the module is loaded, the wanted names and all that they refer to, imports among them. Names
+that a module makes or looks up by text cannot be seen here and have to be wanted explicitly.
+
 What every assertion loads has its bytecode beside it (PEP 552), which takes half the time of compiling. A Python of another
-version, or one that finds another source beside it, ignores it and compiles the source. All the rest takes so long to load or is
-needed so seldom that bytecode would only make the file larger.
-`python -m gpu_pools.verifier.archive FILE` writes the file, `--changer FILE` the second one.
+version, or one that finds another source beside it, ignores it and compiles the source. All the rest takes so long to load or
+is needed so seldom that bytecode would only make the file larger. `python -m gpu_pools.verifier.archive FILE` writes the file,
+`--changer FILE` the second one.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import contextlib
 import hashlib
 import io
 import marshal
@@ -26,17 +32,18 @@ from importlib.util import MAGIC_NUMBER, find_spec, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .part import part_of
 from .program import digest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import CodeType
+
+# --- the file -----------------------------------------------------------------------------------------------------
 
 #: Of each file, so that it fits a ConfigMap: etcd takes 1.5 MiB, a ConfigMap 1 MiB, base64 a third more.
 MOST_BYTES: Final = 400 * 1024
 _SOURCES: Final = Path(__file__).parent
-_LEFT_OUT: Final = ("archive.py", "part.py")
+_LEFT_OUT: Final = ("archive.py",)
 _SUFFIXES: Final = (".py", ".json")
 #: Who uses pynvml, and how that is seen.
 _USERS: Final = ("nvml.py", "nvml_calls.py")
@@ -185,6 +192,82 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.changer:
         options.changer.write_bytes(changer())
     return 0
+
+
+# --- the part of a module that is used ----------------------------------------------------------------------------
+
+_TRIES: Final = 5
+
+
+def part_of(source: str, wanted: Callable[[str], bool], *, effects: bool = True) -> str:
+    """The part of the module that the wanted names need.
+
+    Args:
+        source: the module.
+        wanted: whether a name of the module is needed in any case.
+        effects: whether expressions are kept that run when the module is loaded; without them only what is defined is.
+    """
+    statements = _parsed(source).body
+    definers: dict[str, list[ast.stmt]] = {}
+    for statement in statements:
+        for name in _defined(statement):
+            definers.setdefault(name, []).append(statement)
+
+    def needed(statement: ast.stmt) -> bool:
+        return _always(statement, effects=effects) or any(map(wanted, _defined(statement)))
+
+    kept: set[ast.stmt] = set()
+    open_ends = [statement for statement in statements if needed(statement)]
+    while open_ends:
+        statement = open_ends.pop()
+        if statement not in kept:
+            kept.add(statement)
+            open_ends += [definer for name in _referred(statement) for definer in definers.get(name, ())]
+    lines = source.splitlines(keepends=True)
+    head = lines[: _first_line(statements[0]) - 1]
+    return "".join([*head, *(_text(lines, statement) for statement in statements if statement in kept)])
+
+
+def _parsed(source: str) -> ast.Module:
+    """The tree; Python before 3.11.8 and 3.12.2 may count depths wrong where another thread runs meanwhile (cpython#106905)."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(SystemError):
+            return ast.parse(source)
+    return ast.parse(source)
+
+
+def _always(statement: ast.stmt, *, effects: bool) -> bool:
+    """What is run for its effect, and imports of nobody knows what; of expressions not the bare texts."""
+    if isinstance(statement, ast.Expr):
+        return effects and not isinstance(statement.value, ast.Constant)
+    return not _defined(statement)
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return [statement.name]
+    if isinstance(statement, ast.Assign):
+        return [name for target in statement.targets for name in _names(target)]
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.partition(".")[0] for alias in statement.names if alias.name != "*"]
+    return []
+
+
+def _referred(statement: ast.stmt) -> Iterable[str]:
+    return set(_names(statement))
+
+
+def _names(node: ast.AST) -> list[str]:
+    return [found.id for found in ast.walk(node) if isinstance(found, ast.Name)]
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = statement.decorator_list if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _text(lines: list[str], statement: ast.stmt) -> str:
+    return "".join(lines[_first_line(statement) - 1 : statement.end_lineno])
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ import pytest
 from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.components.proof import operands_first
 from gpu_pools.components.proof.operands_first import Clock, operand_hooks
-from gpu_pools.plan.before_upgrade import HAS, STATE
-from gpu_pools.plan.driver_pods import driver_pods_digest
-from gpu_pools.plan.driver_upgrades import seconds_per_round
+from gpu_pools.plan.drivers import driver_pods_digest, seconds_per_round
+from gpu_pools.plan.operator_upgrade import HAS, STATE
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import DRIVER_NOTE
 from tests.api_server import ApiServer, kubeconfig

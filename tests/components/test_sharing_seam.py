@@ -17,9 +17,8 @@ import pytest
 from gpu_pools.changes.pools import pool_changes
 from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.evidence.verdicts import Verdict as Judged
-from gpu_pools.plan.document import plan_json
+from gpu_pools.plan.document import plan_json, plan_table
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.plan.table import plan_table
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.reading.fields import row, whole_number
 from gpu_pools.sharing.mode import PoolUse, Replicated, Sharing

@@ -10,7 +10,7 @@ import pytest
 
 from gpu_pools.components.gpu_operator import upgrade_first
 from gpu_pools.components.gpu_operator.upgrade_first import asks_for_crds, judges_the_step
-from gpu_pools.plan.before_upgrade import RULES_CRD, STATE
+from gpu_pools.plan.operator_upgrade import RULES_CRD, STATE
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.errors import InvalidStackError
 from tests.api_server import ApiServer, kubeconfig

@@ -2,7 +2,7 @@
 
 The tests share a stack on an existing cluster, and run in the order they are written. Helm, its hooks and the engine's hooks are
 real; the operator is the stand-in, with the charts of four versions. Which step is refused of all there are is in
-tests/unit/test_version_steps.py.
+tests/unit/test_operator_upgrade.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 
 from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.steps import Preview
-from gpu_pools.plan.before_upgrade import STATE
 from gpu_pools.plan.change_ids import cluster_use
+from gpu_pools.plan.operator_upgrade import STATE
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import CONDITION, VERIFIER_NAMESPACE
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE

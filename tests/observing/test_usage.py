@@ -14,7 +14,7 @@ import yaml
 from gpu_pools.cli.main import main
 from gpu_pools.observing import rules, shares
 from gpu_pools.observing.series import DECLARED_GPUS
-from gpu_pools.plan.node_price import share_of_node
+from gpu_pools.plan.planned import share_of_node
 from gpu_pools.plan.planning import plan_config
 from tests.observing.history import History, blocks
 from tests.observing.prometheus import prometheus

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.plan.kubernetes_version import check_kubernetes
+from gpu_pools.plan.cluster_checks import check_kubernetes
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.platforms.aks.answers import Azure, MadeCluster, MadePool, Reservation, Size, Subnet, Usage, Version
 from gpu_pools.platforms.aks.cloud import judge

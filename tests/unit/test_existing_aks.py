@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.plan.checks import drivers_of
-from gpu_pools.plan.kubernetes_version import check_kubernetes
+from gpu_pools.plan.cluster_checks import check_kubernetes
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes

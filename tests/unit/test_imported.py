@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.held import changed
+from gpu_pools.plan.adoption import changed
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.platforms.aks.pool_inputs import kept_as_found
 from gpu_pools.text.errors import InvalidStackError

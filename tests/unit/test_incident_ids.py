@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_pools.plan.table import plan_table
+from gpu_pools.plan.document import plan_table
 from gpu_pools.text.incidents import explained, named
 from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.stacks import aks, plan_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.replacements import replaced_pools
+from gpu_pools.plan.placing import replaced_pools
 from gpu_pools.platforms.magnum.answers import Cloud, Free, Group, MachineFlavor, Magnum
 from gpu_pools.platforms.magnum.cloud import judge
 from gpu_pools.platforms.magnum.replacements import as_declared

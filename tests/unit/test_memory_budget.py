@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_pools.plan.checks import CONTEXT_MIB, MPS_CONTEXT_MIB
 from gpu_pools.plan.document import pool_json
-from gpu_pools.plan.memory_budget import CONTEXT_MIB, MPS_CONTEXT_MIB
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import TWO_A100, aks, existing, pool_of
 

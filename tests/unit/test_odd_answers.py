@@ -578,13 +578,12 @@ ASKED_BY: Final = {
     # by hooks of components that catch everything: a cluster that cannot be asked stops nothing
     **dict.fromkeys(
         (
-            "gpu_pools/plan/already_there.py",
-            "gpu_pools/plan/before_upgrade.py",
-            "gpu_pools/plan/driver_revisions.py",
-            "gpu_pools/plan/mps_found.py",
+            "gpu_pools/plan/cluster_checks.py",
+            "gpu_pools/plan/operator_upgrade.py",
+            "gpu_pools/plan/mps_support.py",
             "gpu_pools/plan/observed.py",
             "gpu_pools/plan/operands_due.py",
-            "gpu_pools/plan/rollout_windows.py",
+            "gpu_pools/plan/rollouts.py",
             "components/kubernetes/ask_first.py",
             "components/proof/fixed_counts.py",
             "components/kubernetes/recorded_objects.py",

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpu_pools.plan.document import plan_json, pool_json, problems_json
+from gpu_pools.plan.document import plan_json, plan_table, pool_json, problems_json
 from gpu_pools.plan.planning import make_plan, plan_config
-from gpu_pools.plan.table import plan_table
 from gpu_pools.platforms.known import parse_settings
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.yaml_text import load_yaml

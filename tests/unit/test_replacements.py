@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.placing import pool_selector
-from gpu_pools.plan.replacements import pool_called
+from gpu_pools.plan.placing import pool_called, pool_selector
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL
 from tests.unit.stacks import GONE, T4, aks, magnum, plan_of

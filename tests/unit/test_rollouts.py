@@ -12,8 +12,7 @@ from gpu_pools.components.proof.window import refuses
 from gpu_pools.evidence import changing as shown
 from gpu_pools.evidence.changing import changing
 from gpu_pools.plan.placing import node_feature_rule
-from gpu_pools.plan.rollout_windows import becomes, closed
-from gpu_pools.plan.rollouts import rollout_seconds
+from gpu_pools.plan.rollouts import becomes, closed, rollout_seconds
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import Changer, verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION

@@ -64,7 +64,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_replacement_magnum_existing.py": "tests/unit/test_emptying.py",
     "tests/engine/test_startup_taint.py": "tests/components/test_startup_taint.py",
     "tests/engine/test_environment.py": "tests/engine/test_interruption.py",
-    "tests/engine/test_upgrades.py": "tests/unit/test_version_steps.py",
+    "tests/engine/test_upgrades.py": "tests/unit/test_operator_upgrade.py",
     "tests/engine/test_verification.py": "tests/sandbox/machines/test_verified_nodes.py",
     "tests/sandbox/machines/test_nfd_gc.py": "tests/sandbox/machines/test_nfd_worker.py",
     "tests/sandbox/real/test_generated_layouts.py": "tests/sandbox/machines/test_mig.py",

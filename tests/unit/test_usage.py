@@ -19,7 +19,7 @@ from gpu_pools.hardware.prices import Prices
 from gpu_pools.observing import rules, shares
 from gpu_pools.observing.prometheus import CannotAskError, Prometheus, RefusedError, Row, Sample, refused
 from gpu_pools.observing.times import Window, span
-from gpu_pools.plan.node_price import share_of_node
+from gpu_pools.plan.planned import share_of_node
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.usage import report
 from gpu_pools.usage.questions import SERIES, Answers, asked

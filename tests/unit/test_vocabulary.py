@@ -63,7 +63,7 @@ STAYS: Final = {
     "gpu_pools/evidence/verdicts.py": (r"exchange the program", "somebody puts another program in its place"),
     "gpu_pools/hardware/models.py": (r"exchanged", "two characters"),
     "gpu_pools/images/placed.py": (r"exchange", "somebody puts another image in its place"),
-    "gpu_pools/plan/before_upgrade.py": (r"its turn", "the operator's own order of nodes, as a message has it"),
+    "gpu_pools/plan/operator_upgrade.py": (r"its turn", "the operator's own order of nodes, as a message has it"),
     "gpu_pools/platforms/aks/inputs.py": (r"rotation", "Azure's key"),
     "gpu_pools/platforms/aks/options.py": (
         r"rotation|exchanges no node images",

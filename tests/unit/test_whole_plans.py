@@ -14,7 +14,7 @@ import yaml
 
 from gpu_pools.plan.adoption import cluster_policy_changes
 from gpu_pools.plan.change_ids import cluster_use, pool_goes, pool_use
-from gpu_pools.plan.document import plan_json
+from gpu_pools.plan.document import plan_json, plan_table
 from gpu_pools.plan.placing import (
     labeller_daemon_set_spec,
     labeller_selector,
@@ -22,7 +22,6 @@ from gpu_pools.plan.placing import (
     node_group_labels,
     pool_selector,
 )
-from gpu_pools.plan.table import plan_table
 from gpu_pools.rendering.startup_taint import admission_binding_spec, admission_policy_spec
 from tests.unit.golden import FOLDER, golden
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, aks, existing, magnum, plan_of

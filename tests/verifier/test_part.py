@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.verifier.part import part_of
+from gpu_pools.verifier.archive import part_of
 
 MODULE = "# Head.\nimport os\n\ndef used():\n    return helper()\n\ndef helper():\n    return os\n\ndef unused():\n    return 1\n"
 

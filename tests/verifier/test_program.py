@@ -27,6 +27,7 @@ from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_start import start_command
 from gpu_pools.verifier import __main__ as program
 from gpu_pools.verifier import archive, start
+from gpu_pools.verifier.archive import part_of
 from gpu_pools.verifier.causes import CAUSES
 from gpu_pools.verifier.commands import _pause
 from gpu_pools.verifier.documents import as_json
@@ -34,7 +35,6 @@ from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.metrics import metrics
 from gpu_pools.verifier.moments import moment
 from gpu_pools.verifier.observation import Assertion, Observation
-from gpu_pools.verifier.part import part_of
 from gpu_pools.verifier.program import own_digest
 from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, report, termination_message, text
 from sandbox.nvml import simulated
@@ -112,7 +112,7 @@ def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -
     assert set(names) == sources | {f"{name}c" for name in asserted} | {"verifier/causes.json"}
     assert asserted <= sources
     assert {name.partition("/")[0] for name in sources} == {"__main__.py", "pynvml.py", "verifier"}
-    assert not {"gpu_pools/verifier/archive.py", "gpu_pools/verifier/part.py"} & sources
+    assert not {"gpu_pools/verifier/archive.py"} & sources
     assert "Redistributions of source code must retain the above copyright" in packed.read("pynvml.py").decode()
     assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 

@@ -116,7 +116,7 @@ def check_found(
         found: the cluster.
         owner: what the tag of this stack's own pools says.
         drivers: pool -> who installs its driver.
-        too_old: what of the stack needs a newer Kubernetes (gpu_pools/plan/kubernetes_version.py).
+        too_old: what of the stack needs a newer Kubernetes (gpu_pools/plan/cluster_checks.py).
     """
     problems = Problems()
     if not found.running:

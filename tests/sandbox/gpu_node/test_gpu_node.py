@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gpu_pools.bench import mps
-from gpu_pools.plan.driver_pods import demanded
+from gpu_pools.plan.drivers import demanded
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.verifier.compare_gpus import compare_gpus

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.plan.driver_revisions import SELECTOR as DRIVER_PODS
-from gpu_pools.plan.driver_revisions import followed, is_of_the_driver, older
+from gpu_pools.plan.operands_due import SELECTOR as DRIVER_PODS
+from gpu_pools.plan.operands_due import followed, is_of_the_driver, older
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put

@@ -1,7 +1,15 @@
-"""What must be over on a cluster before another operator or driver is brought to it. Pure: objects come in.
+"""Whether operator, driver or NFD may be upgraded on a cluster: is the step supported, and is all that came before over?
 
-The upgrade controller goes on from where the nodes' labels say that it stands, whatever was declared meanwhile
-(NVIDIA/k8s-operator-libs pkg/upgrade/common_manager.go, as vendored in gpu-operator v26.7.0):
+**The step between versions of the operator.** NVIDIA supports upgrades within a release (YY.MM) and to the next one
+(gpu_pools/hardware/releases.yaml). So a step that leaves a release out is refused, and the steps to take are told. No way back
+is documented: one release back must be acknowledged, by the entry that `changes` prints for the versions of the cluster;
+further back is refused. Deliberately not here: drivers, between any two of which the operator changes (what a pool needs of one
+operand_checks.py says). Which version is deployed comes from whoever asks: the engine's old inputs, or the plan of a file
+before.
+
+**What must be over.** Pure: objects of the cluster come in. The upgrade controller goes on from where the nodes' labels say
+that it stands, whatever was declared meanwhile (NVIDIA/k8s-operator-libs pkg/upgrade/common_manager.go, as vendored in
+gpu-operator v26.7.0):
 
 - a node that is `upgrade-failed` counts as being upgraded (GetUpgradesInProgress), so with maxParallelUpgrades 1 no other node
   begins. It leaves that state only when its pod is of the newest template and ready, so only a step back to the driver that it
@@ -9,26 +17,145 @@ The upgrade controller goes on from where the nodes' labels say that it stands, 
 - in every other state a node takes the newest template when its turn comes, so another driver may be declared meanwhile: a
   mistyped version is corrected like that.
 
-Another operator brings another controller. What the old one has begun on a node is over first (gpu-operator issues 2166, 2509 and
-2549; k8s-driver-manager issue 176 for what stays paused), and so is a MIG change, which the new mig-manager would find half done.
+Another operator brings another controller. What the old one has begun on a node is over first (gpu-operator issues 2166, 2509
+and 2549; k8s-driver-manager issue 176 for what stays paused), and so is a MIG change, which the new mig-manager would find half
+done.
 
-NFD's CRDs: Helm makes what is in a chart's folder `crds`, and never changes it. NFD's documentation has them applied before the
-chart is upgraded; a rule that uses an operator which the old ones lack is refused (Ge, Le, GeLe: since 0.18).
+**NFD's CRDs.** Helm makes what is in a chart's folder `crds`, and never changes it. NFD's documentation has them applied before
+the chart is upgraded; a rule that uses an operator which the old ones lack is refused (Ge, Le, GeLe: since 0.18). NFD documents
+no order of steps but that.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from gpu_pools.hardware.releases import number
+from gpu_pools.hardware.releases import between, known, number, release_of, said_of
+from gpu_pools.plan.change_ids import cluster_use
+from gpu_pools.stack.acknowledged import CLUSTER
+from gpu_pools.stack.charts import VERSIONS
 from gpu_pools.text.errors import Problem
 from gpu_pools.text.nested import at
 from gpu_pools.text.pages import name_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from gpu_pools.plan.planned import Plan
+
+# --- the step between versions ------------------------------------------------------------------------------------
+
+Way = Literal["same", "within", "next", "skips", "back", "far back", "unknown"]
+
+VERSION: Final = "gpu-pools:operator.version"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step between two versions of the operator.
+
+    Attributes:
+        before: the deployed version.
+        after: the declared one.
+        way: of what kind it is; ``unknown``: a version that tells no release, or a release later than those that are known.
+        through: versions to take one after the other instead, the declared one last; empty where it is one step.
+    """
+
+    before: str
+    after: str
+    way: Way
+    through: tuple[str, ...] = ()
+
+    @property
+    def backwards(self) -> bool:
+        """Whether the declared version is the older one."""
+        return self.way in {"back", "far back"}
+
+    @property
+    def brings(self) -> Sequence[str]:
+        """What a step forward brings, in sentences."""
+        return said_of(release_of(self.after) or "", "brings") if self.way == "next" else ()
+
+    @property
+    def lost(self) -> Sequence[str]:
+        """What a step back takes or leaves behind, in sentences."""
+        old, new = release_of(self.before), release_of(self.after)
+        return said_of(old, "lost") if self.way == "back" and old and old != new else ()
+
+
+def operator_step(before: str, after: str) -> Step:
+    """The step from one version to another.
+
+    Args:
+        before: the deployed version.
+        after: the declared one.
+    """
+    old, new = release_of(before), release_of(after)
+    if old is None or new is None:
+        return Step(before, after, "same" if before == after else "unknown")
+    if old == new:
+        way: Way = "same" if number(before) == number(after) else "within" if number(before) < number(after) else "back"
+        return Step(before, after, way)
+    forward = number(old) < number(new)
+    missing = between(old, new) if forward else [*reversed(between(new, old))]
+    if missing:
+        return Step(before, after, "skips" if forward else "far back", (*map(_newest, missing), after))
+    if forward and not known(new):
+        return Step(before, after, "unknown")
+    return Step(before, after, "next" if forward else "back")
+
+
+def _newest(release: str) -> str:
+    """The version of a release that can be declared here; its name where none is known."""
+    return next((one for one in VERSIONS["gpu-operator"] if release_of(one) == release), release)
+
+
+def refusal(step: Step) -> Problem | None:
+    """Why a step is refused whatever is acknowledged; None where it is not."""
+    if step.way not in {"skips", "far back"}:
+        return None
+    first, *later = step.through
+    then = "".join(f", then {version}" for version in later)
+    why = (
+        "NVIDIA supports upgrades within a release and to the next one only"
+        if step.way == "skips"
+        else "NVIDIA supports no way back, and what one over several releases leaves behind nobody has written down"
+    )
+    left_out = ", ".join(step.through[:-1])
+    return Problem(
+        VERSION,
+        f"{step.after} leaves out {left_out}: {step.before} is deployed, and {why}",
+        first,
+        f"Deploy {first}{then}, each as a deploy of its own.",
+    )
+
+
+def unacknowledged(step: Step, plan: Plan) -> Problem | None:
+    """Why a step back must not be taken yet; None where it is none, or somebody has acknowledged it."""
+    change = cluster_use(plan)
+    if step.way != "back" or any((one.resource, one.change) == (CLUSTER, change) for one in plan.settings.acknowledged):
+        return None
+    return Problem(
+        VERSION,
+        " ".join((f"{step.after} is older than what is deployed, {step.before}, and NVIDIA documents no way back.", *step.lost)),
+        f"{step.before}, or an entry in gpu-pools:acknowledged",
+        f"Add {{resource: {CLUSTER}, change: {change}, reason: …}} there, or declare {step.before}.",
+    )
+
+
+def warnings(step: Step) -> Iterator[str]:
+    """What is to be known of a step that is taken."""
+    if step.way == "unknown":
+        yield (
+            f"gpu-operator {step.before} to {step.after}: whether that is one step cannot be told, since the order of releases "
+            "is not known so far; NVIDIA supports upgrades within a release and to the next one only"
+        )
+    yield from (f"gpu-operator {step.before} to {step.after}: {one}" for one in (*step.brings, *step.lost))
+
+
+# --- what must be over before it ----------------------------------------------------------------------------------
 
 STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
 OVER: Final = ("", "upgrade-done")

@@ -1,12 +1,19 @@
-"""What a cluster has already of what a stack would bring: a GPU operator, NFD, a device plugin, layouts. Pure: objects come in.
+"""What of a cluster stands against a stack: software that the stack would bring a second time, layouts, an old Kubernetes.
 
-Two of them in one cluster break each other (gpu_pools/stack/adoption.py). They are known by their images, which keep the last
-part of their name in mirrors, and by the labels of their charts. What the operator itself has made is not meant: its DaemonSets
-belong to a ClusterPolicy. Who asks, and that it is none of the stack's own, is components/kubernetes/owners.py.
+Pure: objects of the API and a version come in. Who asks, and that what is found is none of the stack's own, is
+components/kubernetes/owners.py; for the version components/aks/check.py and existing.py.
+
+**What is there already**: a GPU operator, NFD, a device plugin. Two of them in one cluster break each other
+(gpu_pools/stack/adoption.py). They are known by their images, which keep the last part of their name in mirrors, and by the
+labels of their charts. What the operator itself has made is not meant: its DaemonSets belong to a ClusterPolicy.
 
 Sources: NVIDIA/gpu-operator v26.7.0 (templates/operator.yaml, values.yaml), kubernetes-sigs/node-feature-discovery 0.19 (its
 chart's values and _helpers.tpl), NVIDIA/k8s-device-plugin 0.20 (its chart and static manifest); azure-aks-docs, use-nvidia-gpu,
 for the plugin that AKS users put in by hand.
+
+**The version of Kubernetes** is held against what the stack needs, where it is known; a cluster that the stack makes has one,
+too. What only one platform knows, such as the images of its nodes, its own class adds (gpu_pools/platforms/platform.py). What
+MPS needs is in gpu_pools/plan/mps_support.py.
 """
 
 from __future__ import annotations
@@ -15,11 +22,20 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from gpu_pools.hardware.operands import parse_version
+from gpu_pools.plan.mps_support import too_old_for_signal
+from gpu_pools.platforms.known import platform_of
+from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
 from gpu_pools.stack.adoption import NFD, OPERATOR
-from gpu_pools.text.errors import Problem
+from gpu_pools.text.errors import Problem, Problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from gpu_pools.hardware.models import Version
+    from gpu_pools.stack.settings import Settings
+
+# --- what is there already ----------------------------------------------------------------------------------------
 
 #: ``operator`` looks for device plugins, too: it brings one.
 Wanted = Literal["operator", "nfd"]
@@ -137,3 +153,45 @@ def of_layouts(found: Mapping[str, str]) -> str:
         f"nodes have a MIG layout already (label {_LAYOUT}): {shown}. The declared sharing takes its place, and when the stack "
         "goes MIG is off: note what it was, or declare it"
     )
+
+
+# --- the version of Kubernetes ------------------------------------------------------------------------------------
+
+#: Bound tokens of pods that name their node: on by default since then (gpu_pools/proof/verifier_rights.py).
+LEAST_FOR_VERIFIERS: Final = "1.30"
+
+
+def check_kubernetes(settings: Settings, version: str | None, whose: str) -> list[Problem]:
+    """List what of the stack needs a newer Kubernetes than a cluster has, or will have.
+
+    Args:
+        settings: of the stack.
+        version: of the cluster, such as 1.34.2; None where it is not known.
+        whose: how a message names the origin of the version.
+    """
+    has = parse_version(version or "")
+    if version is None or has is None:
+        return []
+    problems = Problems()
+    if settings.verification.startup_taint and has < _numbers(LEAST_KUBERNETES):
+        problems.add(
+            "gpu-pools:verification.startupTaint",
+            f"needs Kubernetes {LEAST_KUBERNETES}, and {whose} {version}",
+            allowed=f"true in a cluster of Kubernetes {LEAST_KUBERNETES} or newer",
+            remedy="Leave it out; the deploy still waits until the nodes have passed.",
+        )
+    if problem := too_old_for_signal(settings, version, whose):
+        problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
+    if settings.verification.enabled and has < _numbers(LEAST_FOR_VERIFIERS):
+        problems.add(
+            "gpu-pools:verification",
+            f"needs Kubernetes {LEAST_FOR_VERIFIERS}, whose tokens of pods name their node, and {whose} {version}",
+            allowed=f"a cluster of Kubernetes {LEAST_FOR_VERIFIERS} or newer",
+            remedy="Upgrade the cluster, or leave the section out.",
+        )
+    platform_of(settings.cluster).check_kubernetes(settings, version, whose, problems)
+    return list(problems.found)
+
+
+def _numbers(version: str) -> Version:
+    return tuple(int(part) for part in version.split("."))

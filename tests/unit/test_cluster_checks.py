@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.already_there import There, found_in, layouts_in, of_layouts, refusals
+from gpu_pools.plan.cluster_checks import There, found_in, layouts_in, of_layouts, refusals
 
 
 def workload(
