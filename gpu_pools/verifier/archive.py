@@ -32,7 +32,7 @@ from importlib.util import MAGIC_NUMBER, find_spec, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .program import digest_of
+from .evidence import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -57,9 +57,7 @@ def _marker(options: Options, node: NodeReader | None, document: bytes) -> Calla
         return None
     import hashlib  # noqa: PLC0415
 
-    from .evidence import Origin  # noqa: PLC0415
-    from .mark import mark  # noqa: PLC0415
-    from .program import own_digest  # noqa: PLC0415
+    from .evidence import Origin, mark, own_digest  # noqa: PLC0415
 
     try:
         origin = Origin(hashlib.sha256(document).hexdigest(), own_digest(), options.interval)

@@ -624,7 +624,7 @@ ASKED_BY: Final = {
     ),
     # the verifier's own loop, which goes on after whatever a look raises
     **dict.fromkeys(
-        ("gpu_pools/verifier/watch.py", "gpu_pools/verifier/mark.py", "gpu_pools/verifier/untaint.py"),
+        ("gpu_pools/verifier/watch.py", "gpu_pools/verifier/evidence.py", "gpu_pools/verifier/untaint.py"),
         "gpu_pools/verifier/api.py",
     ),
     # the engine's and the project's own documents, files of people, NVML
