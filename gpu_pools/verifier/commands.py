@@ -180,7 +180,7 @@ def _watch(options: Options, reader: Reader) -> int:
 
 
 def _now() -> str:
-    from .moments import moment  # noqa: PLC0415 - not every assertion needs it
+    from .names import moment  # noqa: PLC0415 - not every assertion needs it
 
     return moment()
 

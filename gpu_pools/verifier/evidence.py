@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .api import ApiError
 from .findings import Verdict, ordered
 from .layout import instance_name, profiles_by_id
-from .moments import moment
+from .names import moment
 from .reading import Failed, Hung, Mode, Reading, Unreadable
 from .report import API_VERSION, finding_json, shown, termination_message
 

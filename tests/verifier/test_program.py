@@ -34,7 +34,7 @@ from gpu_pools.verifier.documents import as_json
 from gpu_pools.verifier.evidence import own_digest
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.metrics import metrics
-from gpu_pools.verifier.moments import moment
+from gpu_pools.verifier.names import moment
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, report, termination_message, text
 from sandbox.nvml import simulated
