@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
 from .findings import Verdict, ordered
-from .layout import instance_name, profiles_by_id
 from .names import moment
-from .reading import Failed, Hung, Mode, Reading, Unreadable
+from .reading import Failed, Hung, Mode, Reading, Unreadable, instance_name, profiles_by_id
 from .report import API_VERSION, finding_json, shown, termination_message
 
 if TYPE_CHECKING:

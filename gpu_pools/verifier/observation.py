@@ -10,11 +10,10 @@ from __future__ import annotations
 import time
 
 from .compare_gpus import compare_gpus
-from .documents import as_json
+from .documents import Record, as_json
 from .findings import Findings, Where
 from .mps_daemons import UNSEEN, compare_daemons, read_processes
 from .reading import Failed, Hung, Reading, Unreadable, steady
-from .records import Record
 
 TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:

@@ -566,7 +566,7 @@ ASKED_BY: Final = {
     # by readers above
     "gpu_pools/verifier/changer/owners.py": "gpu_pools/verifier/changer/living_node.py",
     "gpu_pools/verifier/marks.py": "gpu_pools/verifier/node.py",
-    # and by properties of tests/verifier/test_records.py
+    # and by properties of tests/verifier/test_documents.py
     "gpu_pools/verifier/documents.py": "gpu_pools/verifier/changer/living_node.py",
     "gpu_pools/proof/rollout_end.py": "gpu_pools/proof/rollout_wait.py",
     "gpu_pools/evidence/changing.py": "gpu_pools/evidence/verdicts.py",
