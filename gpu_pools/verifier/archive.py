@@ -83,7 +83,7 @@ _PYNVML: Final = ("nvidia-ml-py==13.615.71", "2828e66b483bec218f461314f6da96c1e5
 #: Modules that every assertion loads; a test compares them with what one has loaded.
 ASSERTED: Final = frozenset(
     (
-        *("__init__", "__main__", "child", "commands", "compare_gpus", "documents", "expectation", "findings"),
+        *("__init__", "__main__", "commands", "compare_gpus", "documents", "expectation", "findings"),
         *("mps_daemons", "names", "nvml", "nvml_calls", "observation", "options", "plain", "process", "reading"),
         *("report", "serve", "sources", "start"),
     )

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Final
 
-    from .child import Reader
     from .expectation import Expectation
     from .node import NodeReader
     from .observation import Assertion
     from .options import Options
+    from .sources import Reader
 
 #: Seconds between two assertions of `--wait`, at most, unless `--every` says more.
 _LONGEST_PAUSE: Final = 30.0

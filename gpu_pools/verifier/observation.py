@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any, Final
 
-    from .child import Reader
     from .expectation import Expectation
     from .mps import MpsReading
     from .mps_daemons import NodeProcesses
     from .node import NodeReader, NodeReading
     from .reading import Process
+    from .sources import Reader
 
 _MOST_LOOKS: Final = 6
 PROCESSES: Final = "/proc"

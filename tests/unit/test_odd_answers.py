@@ -662,7 +662,7 @@ ASKED_BY: Final = {
             "gpu_pools/stack/refused_values.py",
             "gpu_pools/stack/settings.py",
             "gpu_pools/verifier/causes.py",
-            "gpu_pools/verifier/child.py",
+            "gpu_pools/verifier/sources.py",
             "gpu_pools/verifier/expectation.py",
             "gpu_pools/verifier/nvml.py",
             "pipelines/comments.py",

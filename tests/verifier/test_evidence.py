@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from gpu_pools.verifier import archive, commands
 from gpu_pools.verifier.causes import CAUSES
-from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.evidence import MOST_BYTES, Origin, evidence, own_digest
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.options import Options
 from gpu_pools.verifier.reading import GpuInstance, Hung, Mode, Unreadable, failed
+from gpu_pools.verifier.sources import Reader
 from tests.examples import examples
 from tests.patience import scaled
 from tests.verifier import nodes

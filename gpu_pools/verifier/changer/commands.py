@@ -20,11 +20,11 @@ from .windows import opens_in, read_window
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..child import Reader
     from ..expectation import Expectation
     from ..node import NodeReader
     from ..observation import Assertion
     from ..options import Options
+    from ..sources import Reader
 
 
 def run_command(options: Options, reader: Reader) -> int:
