@@ -275,7 +275,7 @@ def test_the_verifier_s_file_has_nothing_that_changes_nodes_and_the_other_file_n
     assert not {name for name in verifier if "changer/" in name}
     sources = {f"verifier/changer/{path.name}" for path in (Path(archive.__file__).parent / "changer").glob("*.py")}
     assert changer == sources
-    assert {"verifier/changer/change.py", "verifier/changer/keep.py", "verifier/changer/__init__.py"} < sources
+    assert {"verifier/changer/change.py", "verifier/changer/commands.py", "verifier/changer/__init__.py"} < sources
 
 
 def test_the_causes_are_data_in_the_verifier_s_file_and_part_of_its_digest(pyz: Path, tmp_path: Path) -> None:
