@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from gpu_pools.verifier.changer.rollout_slots import at_once  # noqa: E402
 from gpu_pools.verifier.changer.rollout_steps import Target  # noqa: E402
-from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL  # noqa: E402
+from gpu_pools.verifier.names import CONFIG_LABEL, MIG_CONFIG_LABEL  # noqa: E402
 from tests.verifier.pool_world import Changer, World  # noqa: E402
 
 NODES = 100

@@ -33,7 +33,7 @@ from gpu_pools.repairing.ways import Way, chosen
 from gpu_pools.text.files import write_whole
 from gpu_pools.text.interrupts import answered, terminate_in_order
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.moments import moment
+from gpu_pools.verifier.names import moment
 
 if TYPE_CHECKING:
     import argparse

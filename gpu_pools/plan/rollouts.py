@@ -18,8 +18,7 @@ from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
 from gpu_pools.text.errors import Problem
 from gpu_pools.verifier.changer.rollout_slots import at_once
 from gpu_pools.verifier.changer.windows import opens_in, read_window
-from gpu_pools.verifier.moments import moment
-from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.verifier.names import CONFIG_LABEL, MIG_CONFIG_LABEL, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

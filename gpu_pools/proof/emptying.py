@@ -23,7 +23,7 @@ from gpu_pools.verifier.api import ApiError, shaped
 from gpu_pools.verifier.changer.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over, read_pods
 from gpu_pools.verifier.changer.owners import Owners
 from gpu_pools.verifier.changer.rollout_steps import Mark, movable, read_mark
-from gpu_pools.verifier.moments import moment
+from gpu_pools.verifier.names import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -25,7 +25,7 @@ from gpu_pools.verifier.changer.living_node import ANNOTATION
 from gpu_pools.verifier.changer.rollout_slots import at_once
 from gpu_pools.verifier.changer.rollout_steps import Mark, begun, read_mark
 from gpu_pools.verifier.findings import Verdict
-from gpu_pools.verifier.operands import MIG_STATE_LABEL
+from gpu_pools.verifier.names import MIG_STATE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.proof.rollout_end import Counts, Ends, PoolObjects, counts, ends, lost, mark_of, only_waits, stands_still
 from gpu_pools.text.harmless import line
 from gpu_pools.verifier.api import ApiError, shaped
-from gpu_pools.verifier.moments import moment
+from gpu_pools.verifier.names import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

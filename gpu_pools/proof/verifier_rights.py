@@ -47,7 +47,7 @@ STARTUP_TAINT: Final = startup_taint.STARTUP_TAINT.key
 #: What a verifier calls itself to the API server (gpu_pools/verifier/api.py).
 FIELD_MANAGER: Final = "gpu-pools-verifier"
 #: Bytes, as whoever stores and sends the node has them: a character has up to four. Those of annotation and message are the
-#: verifier's own bounds (gpu_pools/verifier/evidence.py, gpu_pools/verifier/mark.py).
+#: verifier's own bounds (gpu_pools/verifier/evidence.py, gpu_pools/verifier/evidence.py).
 MOST_ANNOTATION: Final = 16 * 1024
 MOST_MESSAGE: Final = 1024
 _MOST_REASON: Final = 64

@@ -30,7 +30,7 @@ from gpu_pools.verifier.changer.owners import Owners
 from gpu_pools.verifier.changer.rollout_steps import hangs, is_paused, wrong_labels
 from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.marks import changed_label
-from gpu_pools.verifier.operands import MIG_STATE_LABEL
+from gpu_pools.verifier.names import MIG_STATE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from gpu_pools.repairing.steps import Step, begun, looked, next_step
 from gpu_pools.repairing.ways import Way
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.living_node import despite_others
-from gpu_pools.verifier.moments import moment
+from gpu_pools.verifier.names import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None, child: Process | None = None) -
     if plain is None or plain.wait:
         _end_when_told()
     try:
-        from .child import Reader  # noqa: PLC0415 - see above
         from .commands import run_command  # noqa: PLC0415
+        from .sources import Reader  # noqa: PLC0415 - see above
 
         reader = Reader(options.nvml_seconds, child)
         try:

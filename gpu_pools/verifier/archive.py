@@ -32,7 +32,7 @@ from importlib.util import MAGIC_NUMBER, find_spec, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .program import digest_of
+from .evidence import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -83,8 +83,8 @@ _PYNVML: Final = ("nvidia-ml-py==13.615.71", "2828e66b483bec218f461314f6da96c1e5
 #: Modules that every assertion loads; a test compares them with what one has loaded.
 ASSERTED: Final = frozenset(
     (
-        *("__init__", "__main__", "child", "commands", "compare_gpus", "documents", "expectation", "findings", "layout"),
-        *("mps_daemons", "names", "nvml", "nvml_calls", "observation", "options", "plain", "process", "reading", "records"),
+        *("__init__", "__main__", "commands", "compare_gpus", "documents", "expectation", "findings"),
+        *("mps_daemons", "names", "nvml", "nvml_calls", "observation", "options", "plain", "process", "reading"),
         *("report", "serve", "sources", "start"),
     )
 )

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Final
 
-    from .child import Reader
     from .expectation import Expectation
     from .node import NodeReader
     from .observation import Assertion
     from .options import Options
+    from .sources import Reader
 
 #: Seconds between two assertions of `--wait`, at most, unless `--every` says more.
 _LONGEST_PAUSE: Final = 30.0
@@ -57,9 +57,7 @@ def _marker(options: Options, node: NodeReader | None, document: bytes) -> Calla
         return None
     import hashlib  # noqa: PLC0415
 
-    from .evidence import Origin  # noqa: PLC0415
-    from .mark import mark  # noqa: PLC0415
-    from .program import own_digest  # noqa: PLC0415
+    from .evidence import Origin, mark, own_digest  # noqa: PLC0415
 
     try:
         origin = Origin(hashlib.sha256(document).hexdigest(), own_digest(), options.interval)
@@ -182,7 +180,7 @@ def _watch(options: Options, reader: Reader) -> int:
 
 
 def _now() -> str:
-    from .moments import moment  # noqa: PLC0415 - not every assertion needs it
+    from .names import moment  # noqa: PLC0415 - not every assertion needs it
 
     return moment()
 

@@ -7,9 +7,20 @@ a missing permission is not, and "not supported" is neither unless the declarati
 from __future__ import annotations
 
 from .findings import Where
-from .layout import instance_name, instances_by_profile, profiles_by_id, why_illegal
 from .names import LOADER
-from .reading import Failed, Gpu, Hung, Mode, Reading, RemappedRows, Unreadable
+from .reading import (
+    Failed,
+    Gpu,
+    Hung,
+    Mode,
+    Reading,
+    RemappedRows,
+    Unreadable,
+    instance_name,
+    instances_by_profile,
+    profiles_by_id,
+    why_illegal,
+)
 
 TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:

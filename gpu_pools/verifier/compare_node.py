@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from .findings import Where
+from .names import CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
 from .node import ApiFailure, ConfigReading, PolicyReading, belongs
-from .operands import CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
 from .reading import Failed, Reading
 
 if TYPE_CHECKING:

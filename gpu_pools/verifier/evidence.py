@@ -1,31 +1,90 @@
-"""What an assertion leaves on the node for whoever collects reports: a short JSON document, the value of an annotation.
+"""What an assertion leaves on the node: a condition for whoever looks there, and an annotation for whoever collects reports.
 
-It says what was found and what was seen, and by what: which expectation and which program, so that a report about something
-else than what is deployed can be told apart. A node object is read by many and often, so the document is bounded: what is most
-important goes in first, long texts are cut, and what did not fit is counted. The whole report is `assert --json`.
+**The condition** GpuSharingVerified. True: the last assertion held. False: the node differs. Unknown: it could not be told. The
+message is the line of the termination message, the heartbeat the time of the assertion. Beside it, in the same request and with
+the same time, goes the annotation: a status may be patched together with annotations, and one request costs the API half of
+two. Nothing is decided by the write: where it is refused the verdict stays what it is, and the reason is told.
+
+**The annotation** is a short JSON document. It says what was found and what was seen, and by what: which expectation and which
+program, so that a report about something else than what is deployed can be told apart. A node object is read by many and often,
+so the document is bounded: what is most important goes in first, long texts are cut, and what did not fit is counted. The whole
+report is `assert --json`.
+
+**The program** is named by the digest by which a deploy names it, found again in the file that runs. It is that of the sources,
+not of the file's bytes: these depend on the compression and the bytecode of whoever built it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .findings import ordered
-from .layout import instance_name, profiles_by_id
-from .reading import Failed, Hung, Mode, Reading, Unreadable
-from .report import API_VERSION, finding_json, shown
+from .api import ApiError
+from .findings import Verdict, ordered
+from .names import moment
+from .reading import Failed, Hung, Mode, Reading, Unreadable, instance_name, profiles_by_id
+from .report import API_VERSION, finding_json, shown, termination_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .expectation import Expectation
     from .expectation import Profile as Described
     from .mps import MpsReading
+    from .node import NodeReader
     from .observation import Assertion, Observation
     from .reading import Gpu
+
+# --- the condition ------------------------------------------------------------------------------------------------
+
+CONDITION: Final = "GpuSharingVerified"
+_STATUS: Final = {Verdict.HOLDS: "True", Verdict.DIFFERS: "False", Verdict.CANNOT_TELL: "Unknown"}
+_REASON: Final = {Verdict.HOLDS: "AsDeclared", Verdict.DIFFERS: "Differs", Verdict.CANNOT_TELL: "CannotTell"}
+#: A node object is read by many and often.
+_MOST_BYTES: Final = 1024
+
+
+def mark(node: NodeReader, origin: Origin, expected: Expectation, assertion: Assertion) -> str | None:
+    """Write condition and annotation; returns what of it was not possible and why, None where all was."""
+    now = moment()
+    path = f"/api/v1/nodes/{node.name}"
+    metadata = {"annotations": {ANNOTATION: evidence(expected, assertion, origin, node=node.name, at=now)}}
+    try:
+        conditions = (node.api.get(path).get("status") or {}).get("conditions") or []
+        # Merged by type: the conditions of others stay as they are, whoever writes them meanwhile.
+        status = {"conditions": [_condition(expected, assertion, conditions, now)]}
+        try:
+            node.api.patch(f"{path}/status", {"metadata": metadata, "status": status})
+        except ApiError as error:
+            if error.status is None:
+                raise
+            node.api.patch(f"{path}/status", {"status": status})
+            return f"the annotation {ANNOTATION} cannot be written: {error}"
+    except ApiError as error:
+        return f"the condition {CONDITION} cannot be written: {error}"
+    return None
+
+
+def _condition(expected: Expectation, assertion: Assertion, conditions: list[dict[str, Any]], now: str) -> dict[str, Any]:
+    verdict = assertion.findings.verdict
+    before: dict[str, Any] = next((one for one in conditions if one.get("type") == CONDITION), {})
+    same = before.get("status") == _STATUS[verdict]
+    return {
+        "type": CONDITION,
+        "status": _STATUS[verdict],
+        "reason": _REASON[verdict],
+        "message": termination_message(expected, assertion, _MOST_BYTES),
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": before.get("lastTransitionTime", now) if same else now,
+    }
+
+
+# --- the annotation -----------------------------------------------------------------------------------------------
 
 ANNOTATION: Final = "gpu-pools/verification"
 KIND: Final = "NodeEvidence"
@@ -182,3 +241,29 @@ def _instances(gpu: Gpu, described: Mapping[str, Described]) -> list[tuple[str, 
     profiles = profiles_by_id(gpu)
     placed = ((instance_name(one, profiles, described), one.start, one.size) for one in gpu.instances)
     return sorted(placed, key=lambda one: (one[1], one))
+
+
+# --- the program --------------------------------------------------------------------------------------------------
+
+
+def digest_of(entries: Iterable[tuple[str, bytes]]) -> str:
+    """SHA-256, in hexadecimal, of (name, content) pairs sorted by name."""
+    digest = hashlib.sha256()
+    for name, content in entries:
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def own_digest(file: Path = Path(__file__).parents[1]) -> str | None:
+    """The digest of the file that this module was loaded from; None where that is not a file but a folder of sources.
+
+    Raises:
+        OSError: when it cannot be read any more.
+    """
+    if not file.is_file():
+        return None
+    import zipfile  # noqa: PLC0415 - only who writes to the node needs it, and it takes time to load
+
+    with zipfile.ZipFile(file) as packed:
+        sources = sorted(name for name in packed.namelist() if not name.endswith(".pyc"))
+        return digest_of((name, packed.read(name)) for name in sources)

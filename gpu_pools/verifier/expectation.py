@@ -6,9 +6,8 @@ compared. Nothing here is compared with anything.
 
 from __future__ import annotations
 
-from .documents import DocumentError, parse_json, read
+from .documents import DocumentError, Record, parse_json, read
 from .names import COMPUTE_MODES
-from .records import Record
 
 TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ question that nobody answered: it is never counted as a pass. A note does not ch
 
 from __future__ import annotations
 
-from .records import Record
+from .documents import Record
 
 TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:

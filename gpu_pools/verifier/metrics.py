@@ -13,8 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from .findings import Verdict
-from .layout import instances_by_profile
-from .reading import Failed, Reading
+from .reading import Failed, Reading, instances_by_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 
+from .documents import Record
 from .findings import Where
-from .records import Record
 
 TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:

@@ -1,10 +1,18 @@
-"""NVML's numbers by name (nvml.h). Imports nothing: the process that reads NVML needs it as much as the one that judges."""
+"""What others call things, and how Kubernetes writes moments: NVML's numbers by name (nvml.h), the operator's labels on a node.
+
+Loads nothing of Python's library but the clock: the process that reads NVML needs it as much as the one that judges, who
+changes a node, and the programs that read reports.
+"""
 
 from __future__ import annotations
+
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
+
+# --- NVML ---------------------------------------------------------------------------------------------------------
 
 #: NVML_COMPUTEMODE_*, by number.
 COMPUTE_MODES: Final = ("DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS")
@@ -29,3 +37,34 @@ def error_name(code: int) -> str:
 def compute_mode(number: int) -> str:
     """NVML_COMPUTEMODE_* by name."""
     return COMPUTE_MODES[number] if number < len(COMPUTE_MODES) else str(number)
+
+
+# --- the operator -------------------------------------------------------------------------------------------------
+
+CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
+MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
+#: Seconds. It waits for five kinds of pods, five minutes each (mig-parted v0.15.0, pkg/mig/reconfigure/reconfigure.go).
+MIG_PENDING_SECONDS: Final = 25 * 60
+
+
+# --- Kubernetes ---------------------------------------------------------------------------------------------------
+
+
+def moment(seconds: float | None = None) -> str:
+    """RFC 3339, UTC, to the second.
+
+    Args:
+        seconds: since the epoch; None for now.
+    """
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds since the epoch of what `moment` has written; None of anything else."""
+    import calendar  # noqa: PLC0415 - only a change needs it
+
+    try:
+        return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+    except ValueError:
+        return None

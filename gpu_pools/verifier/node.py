@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .api import MALFORMED, ApiError, shaped
 from .marks import changed_label, set_by
-from .moments import moment, seconds_of
-from .operands import MIG_STATE_LABEL
+from .names import MIG_STATE_LABEL, moment, seconds_of
 from .quantities import read_count
 
 if TYPE_CHECKING:

@@ -10,23 +10,22 @@ from __future__ import annotations
 import time
 
 from .compare_gpus import compare_gpus
-from .documents import as_json
+from .documents import Record, as_json
 from .findings import Findings, Where
 from .mps_daemons import UNSEEN, compare_daemons, read_processes
 from .reading import Failed, Hung, Reading, Unreadable, steady
-from .records import Record
 
 TYPE_CHECKING = False  # typing takes time to load
 if TYPE_CHECKING:
     from os import PathLike
     from typing import Any, Final
 
-    from .child import Reader
     from .expectation import Expectation
     from .mps import MpsReading
     from .mps_daemons import NodeProcesses
     from .node import NodeReader, NodeReading
     from .reading import Process
+    from .sources import Reader
 
 _MOST_LOOKS: Final = 6
 PROCESSES: Final = "/proc"

@@ -1,4 +1,4 @@
-"""The process that reads NVML, from the inside. What it answers is JSON, and gpu_pools/verifier/child.py makes a Reading of it.
+"""The process that reads NVML, from the inside. What it answers is JSON, and gpu_pools/verifier/sources.py makes a Reading of it.
 
 Nothing is imported here or in gpu_pools/verifier/nvml.py but what a reading needs: loading takes longer than reading does.
 """

@@ -14,7 +14,7 @@ import pytest
 from gpu_pools.components.platform import GpuPlatform
 from gpu_pools.components.proof.verification import Verification, Verifier, changer_file, program_file
 from gpu_pools.text.errors import InvalidStackError
-from gpu_pools.verifier import evidence, mark
+from gpu_pools.verifier import evidence
 from gpu_pools.verifier.archive import digest
 from gpu_pools.verifier.expectation import parse_expectation
 
@@ -191,7 +191,7 @@ def test_the_output_says_where_the_reports_are_and_what_counts(run: Run, tmp_pat
     sha256 = hashlib.sha256(program_file()).hexdigest()
     assert output["program"] == {"configMap": config_map, "key": "verifier.pyz", "sha256": sha256, "digest": digest()}
     assert (output["enabled"], output["intervalSeconds"], output["context"]) == (True, 300, "byo")
-    assert (output["condition"], output["annotation"]) == (mark.CONDITION, evidence.ANNOTATION)
+    assert (output["condition"], output["annotation"]) == (evidence.CONDITION, evidence.ANNOTATION)
     assert set(output["pools"]) == {"a", "b"}
     for pool, inputs in expectations(deployed).items():
         said = output["pools"][pool]

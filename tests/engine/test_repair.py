@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from gpu_pools.repairing.looking import ANNOTATION
-from gpu_pools.verifier.operands import MIG_STATE_LABEL
+from gpu_pools.verifier.names import MIG_STATE_LABEL
 from sandbox.clouds.azure import AzureCloud
 from sandbox.machines import container_logs
 from sandbox.machines.config_volumes import SYNC_SECONDS

@@ -23,9 +23,8 @@ from gpu_pools.proof.verifier_rights import (
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, OPERATOR_NAMESPACE
 from gpu_pools.verifier.api import Api, ApiError
 from gpu_pools.verifier.changer.change import Change, Manner, target_of
-from gpu_pools.verifier.changer.keep import keep
+from gpu_pools.verifier.changer.commands import Release, keep
 from gpu_pools.verifier.changer.living_node import LivingNode
-from gpu_pools.verifier.changer.release import Release
 from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
 from gpu_pools.verifier.changer.rollout_steps import Holder, Mark, Target, read_mark
 from gpu_pools.verifier.findings import Findings

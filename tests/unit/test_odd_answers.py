@@ -566,7 +566,7 @@ ASKED_BY: Final = {
     # by readers above
     "gpu_pools/verifier/changer/owners.py": "gpu_pools/verifier/changer/living_node.py",
     "gpu_pools/verifier/marks.py": "gpu_pools/verifier/node.py",
-    # and by properties of tests/verifier/test_records.py
+    # and by properties of tests/verifier/test_documents.py
     "gpu_pools/verifier/documents.py": "gpu_pools/verifier/changer/living_node.py",
     "gpu_pools/proof/rollout_end.py": "gpu_pools/proof/rollout_wait.py",
     "gpu_pools/evidence/changing.py": "gpu_pools/evidence/verdicts.py",
@@ -624,7 +624,7 @@ ASKED_BY: Final = {
     ),
     # the verifier's own loop, which goes on after whatever a look raises
     **dict.fromkeys(
-        ("gpu_pools/verifier/watch.py", "gpu_pools/verifier/mark.py", "gpu_pools/verifier/untaint.py"),
+        ("gpu_pools/verifier/watch.py", "gpu_pools/verifier/evidence.py", "gpu_pools/verifier/untaint.py"),
         "gpu_pools/verifier/api.py",
     ),
     # the engine's and the project's own documents, files of people, NVML
@@ -662,7 +662,7 @@ ASKED_BY: Final = {
             "gpu_pools/stack/refused_values.py",
             "gpu_pools/stack/settings.py",
             "gpu_pools/verifier/causes.py",
-            "gpu_pools/verifier/child.py",
+            "gpu_pools/verifier/sources.py",
             "gpu_pools/verifier/expectation.py",
             "gpu_pools/verifier/nvml.py",
             "pipelines/comments.py",

@@ -39,7 +39,7 @@ from gpu_pools.proof.verifier_rights import (
     policy_spec,
 )
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, DEVICE_PLUGIN_CONFIG_LABEL
-from gpu_pools.verifier import evidence, mark, operands
+from gpu_pools.verifier import evidence, names
 from gpu_pools.verifier.changer import living_node
 from gpu_pools.verifier.hook_programs import node_traces
 from tests.unit.golden import golden_object
@@ -128,8 +128,8 @@ def test_what_changers_may_do_in_a_cluster() -> None:
 
 
 def test_the_policy_lets_through_what_the_verifier_writes() -> None:
-    assert (CONDITION, ANNOTATION, MOST_ANNOTATION) == (mark.CONDITION, evidence.ANNOTATION, evidence.MOST_BYTES)
-    assert (CHANGE_ANNOTATION, CHANGED_LABELS) == (living_node.ANNOTATION, (operands.CONFIG_LABEL, operands.MIG_CONFIG_LABEL))
+    assert (CONDITION, ANNOTATION, MOST_ANNOTATION) == (evidence.CONDITION, evidence.ANNOTATION, evidence.MOST_BYTES)
+    assert (CHANGE_ANNOTATION, CHANGED_LABELS) == (living_node.ANNOTATION, (names.CONFIG_LABEL, names.MIG_CONFIG_LABEL))
     assert (CHANGE_ANNOTATION, DEVICE_PLUGIN_CONFIG_LABEL) == (node_traces.CHANGE, node_traces.PLUGIN)
 
 

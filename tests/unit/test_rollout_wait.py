@@ -13,7 +13,7 @@ from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.living_node import ANNOTATION
 from gpu_pools.verifier.changer.rollout_steps import Mark
-from gpu_pools.verifier.operands import MIG_STATE_LABEL
+from gpu_pools.verifier.names import MIG_STATE_LABEL
 
 PLACE = Place("ns", "verifiers", "app=v", "pool=gpu")
 DIFFERS, CANNOT_TELL, KILLED = 1, 2, 137

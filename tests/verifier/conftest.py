@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.observation import Observer
+from gpu_pools.verifier.sources import Reader
 from sandbox.nvml import simulated, state
 from sandbox.nvml.library import find_library, nvml_environment
 from sandbox.system.pki import make_pki

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.verifier.operands import CONFIG_LABEL
+from gpu_pools.verifier.names import CONFIG_LABEL
 from tests.verifier.pool_world import POOL, Changer
 
 if TYPE_CHECKING:

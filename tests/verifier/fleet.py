@@ -34,8 +34,7 @@ from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.api import Api, ApiError
 from gpu_pools.verifier.archive import archive, digest
-from gpu_pools.verifier.evidence import Origin
-from gpu_pools.verifier.mark import mark
+from gpu_pools.verifier.evidence import Origin, mark
 from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.observation import Observer
 from gpu_pools.verifier.watch import _JITTER, _LEAST_GAP_SECONDS, _WATCH_SECONDS, follow

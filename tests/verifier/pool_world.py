@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.change import Change, ChangeError, Manner
+from gpu_pools.verifier.changer.commands import Release
 from gpu_pools.verifier.changer.living_node import ANNOTATION, LivingNode
-from gpu_pools.verifier.changer.release import Release
 from gpu_pools.verifier.changer.rollout_slots import RolloutSlots, at_once
 from gpu_pools.verifier.changer.rollout_steps import read_mark
 from gpu_pools.verifier.marks import listed_by_nfd
-from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from gpu_pools.verifier.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -18,9 +18,8 @@ from gpu_pools.verifier import archive
 from gpu_pools.verifier.api import Api
 from gpu_pools.verifier.causes import CAUSES
 from gpu_pools.verifier.compare_node import compare_node
-from gpu_pools.verifier.evidence import ANNOTATION, Origin
+from gpu_pools.verifier.evidence import ANNOTATION, Origin, mark
 from gpu_pools.verifier.findings import Findings, Verdict, Where
-from gpu_pools.verifier.mark import mark
 from gpu_pools.verifier.node import ApiFailure, NodeReader
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable

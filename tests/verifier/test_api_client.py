@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.verifier import mark as marking
+from gpu_pools.verifier import evidence as marking
 from gpu_pools.verifier.api import Api, ApiError, in_cluster
-from gpu_pools.verifier.evidence import ANNOTATION, Origin, evidence
+from gpu_pools.verifier.evidence import ANNOTATION, Origin, evidence, mark
 from gpu_pools.verifier.findings import Findings, Where
-from gpu_pools.verifier.mark import mark
 from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable

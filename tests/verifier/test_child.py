@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.verifier import child, process
-from gpu_pools.verifier.child import Reader
+from gpu_pools.verifier import process, sources
 from gpu_pools.verifier.documents import as_json
 from gpu_pools.verifier.process import Process
 from gpu_pools.verifier.reading import Hung, Reading, Unreadable
+from gpu_pools.verifier.sources import Reader
 from tests.patience import scaled
 from tests.verifier import nodes
 
@@ -301,7 +301,7 @@ def test_an_answer_that_is_no_reading_is_told(saying: Callable[[str], None], ans
 
 
 def test_one_that_closes_its_output_and_goes_on_hangs(saying: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_KILL_SECONDS", 0.2)
+    monkeypatch.setattr(sources, "_KILL_SECONDS", 0.2)
     saying("import os, time; os.write(1, b'nvmlInit\\n'); os.close(1); time.sleep(60)")
     reader = Reader(LONG)
     assert reader.read() == Hung("nvmlInit", LONG, killable=True)

@@ -20,13 +20,13 @@ import pytest
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.verifier import __main__ as program
 from gpu_pools.verifier import commands, process, usage, watch
-from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.documents import as_json
 from gpu_pools.verifier.evidence import ANNOTATION
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.options import SWITCHES, VALUES, Options, read_assert
 from gpu_pools.verifier.reading import Reading, Unreadable, failed
+from gpu_pools.verifier.sources import Reader
 from tests.patience import scaled
 from tests.verifier import nodes
 

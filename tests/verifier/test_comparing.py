@@ -19,9 +19,8 @@ from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.documents import DocumentError
 from gpu_pools.verifier.expectation import Minimum, MpsExpectation, parse_expectation, read_expectation
 from gpu_pools.verifier.findings import Findings, Verdict
-from gpu_pools.verifier.layout import why_illegal
 from gpu_pools.verifier.mps import MpsReading, compare_mps, read_mps
-from gpu_pools.verifier.reading import failed
+from gpu_pools.verifier.reading import failed, why_illegal
 from tests.unit.stacks import aks, plan_of
 from tests.verifier import nodes
 

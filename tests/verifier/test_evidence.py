@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from gpu_pools.verifier import archive, commands
 from gpu_pools.verifier.causes import CAUSES
-from gpu_pools.verifier.child import Reader
-from gpu_pools.verifier.evidence import MOST_BYTES, Origin, evidence
+from gpu_pools.verifier.evidence import MOST_BYTES, Origin, evidence, own_digest
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.options import Options
-from gpu_pools.verifier.program import own_digest
 from gpu_pools.verifier.reading import GpuInstance, Hung, Mode, Unreadable, failed
+from gpu_pools.verifier.sources import Reader
 from tests.examples import examples
 from tests.patience import scaled
 from tests.verifier import nodes
@@ -285,7 +284,7 @@ def test_a_verdict_that_stays_is_written_again_so_that_nobody_takes_it_for_one_o
         written.append(clock.now)
 
     monkeypatch.setattr(commands, "time", clock)
-    monkeypatch.setattr("gpu_pools.verifier.mark.mark", mark)
+    monkeypatch.setattr("gpu_pools.verifier.evidence.mark", mark)
     monkeypatch.setattr(commands, "node_reader", lambda _: object())
     monkeypatch.setattr(commands.Observer, "hold", hold)
     expect = tmp_path / "e.json"
@@ -302,7 +301,7 @@ def test_the_program_knows_its_own_digest_from_its_file_and_from_sources_none(tm
     archive.main([str(path)])
     assert own_digest(path) == archive.digest()
     assert own_digest(tmp_path) is None
-    asked = f"import sys; sys.path.insert(0, {str(path)!r}); from verifier.program import own_digest; print(own_digest())"
+    asked = f"import sys; sys.path.insert(0, {str(path)!r}); from verifier.evidence import own_digest; print(own_digest())"
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True, timeout=scaled(60)
     )

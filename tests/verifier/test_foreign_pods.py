@@ -16,7 +16,7 @@ from gpu_pools.verifier.changer.living_node import LivingNode, holder_of, holder
 from gpu_pools.verifier.changer.owners import Owners
 from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
 from gpu_pools.verifier.changer.rollout_steps import Step, Target, harmless, next_step
-from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.verifier.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from gpu_pools.verifier.quantities import LARGEST
 from tests.verifier.pool_world import GPU, LEASES, OPERATORS, POOL, VERIFIERS, Changer, World
 from tests.verifier.test_pool_world import finish

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from gpu_pools.verifier import mps_daemons
-from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.documents import read
 from gpu_pools.verifier.findings import Findings, Verdict
 from gpu_pools.verifier.mps_daemons import MpsDaemon, NodeProcesses, compare_daemons, read_processes
 from gpu_pools.verifier.observation import Observer
 from gpu_pools.verifier.reading import Gpu, Process, Reading
+from gpu_pools.verifier.sources import Reader
 from tests.verifier import nodes
 
 POD = "0f2d5c1e-7a55-4c0e-9d1b-2f1f3b6a9c11"

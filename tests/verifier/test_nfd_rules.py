@@ -14,7 +14,7 @@ from gpu_pools.verifier.changer.change import Change, ChangeError, Manner
 from gpu_pools.verifier.changer.living_node import LivingNode
 from gpu_pools.verifier.changer.nfd_rules import names_of_setters, sets_label
 from gpu_pools.verifier.changer.rollout_steps import LivingNodeState, Target
-from gpu_pools.verifier.operands import CONFIG_LABEL
+from gpu_pools.verifier.names import CONFIG_LABEL
 
 KEY = "nvidia.com/mig.config"
 JSON = st.recursive(

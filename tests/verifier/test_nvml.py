@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.verifier import nvml
-from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.findings import Findings, Verdict
 from gpu_pools.verifier.observation import Observer
 from gpu_pools.verifier.reading import Failed, Hung, Mode, Reading, Unreadable
+from gpu_pools.verifier.sources import Reader
 from sandbox.nvml import from_tables, simulated
 from sandbox.nvml.library import CONTAINED
 from tests.verifier import nodes

@@ -14,11 +14,11 @@ import pytest
 
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.changer.change import Change
+from gpu_pools.verifier.changer.commands import Release
 from gpu_pools.verifier.changer.living_node import LivingNode
-from gpu_pools.verifier.changer.release import Release
 from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
 from gpu_pools.verifier.changer.rollout_steps import Target
-from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.verifier.names import CONFIG_LABEL, MIG_CONFIG_LABEL
 from tests.tiers import these
 from tests.verifier.deploys import POOL_LABEL, Deploys
 from tests.verifier.pool_world import (

@@ -31,11 +31,11 @@ from gpu_pools.verifier.archive import part_of
 from gpu_pools.verifier.causes import CAUSES
 from gpu_pools.verifier.commands import _pause
 from gpu_pools.verifier.documents import as_json
+from gpu_pools.verifier.evidence import own_digest
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.metrics import metrics
-from gpu_pools.verifier.moments import moment
+from gpu_pools.verifier.names import moment
 from gpu_pools.verifier.observation import Assertion, Observation
-from gpu_pools.verifier.program import own_digest
 from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, report, termination_message, text
 from sandbox.nvml import simulated
 from sandbox.system.patience import Patience
@@ -275,7 +275,7 @@ def test_the_verifier_s_file_has_nothing_that_changes_nodes_and_the_other_file_n
     assert not {name for name in verifier if "changer/" in name}
     sources = {f"verifier/changer/{path.name}" for path in (Path(archive.__file__).parent / "changer").glob("*.py")}
     assert changer == sources
-    assert {"verifier/changer/change.py", "verifier/changer/keep.py", "verifier/changer/__init__.py"} < sources
+    assert {"verifier/changer/change.py", "verifier/changer/commands.py", "verifier/changer/__init__.py"} < sources
 
 
 def test_the_causes_are_data_in_the_verifier_s_file_and_part_of_its_digest(pyz: Path, tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_who_changes_nodes_loads_all_of_the_second_file_and_says_where_it_is_mis
     assert {name.removesuffix(".__init__") for name in names} == {one for one in loaded if one.startswith("verifier.changer")} - {
         "verifier.changer_file"
     }
-    assert not loaded & {"verifier.watch", "verifier.metrics", "verifier.untaint", "verifier.mark", "verifier.evidence"}
+    assert not loaded & {"verifier.watch", "verifier.metrics", "verifier.untaint", "verifier.evidence"}
     assert "put changer.pyz on Python's path" in said[0]
     assert "Traceback" not in said[0]
 

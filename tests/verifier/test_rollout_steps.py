@@ -21,7 +21,7 @@ from gpu_pools.verifier.changer.rollout_steps import (
     stopped,
     uncordons,
 )
-from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from gpu_pools.verifier.names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 
 GPU = "nvidia.com/gpu"
 SLICED = {n: Target({CONFIG_LABEL: f"time-slicing-{n}-x"}, {GPU: n}) for n in (2, 4, 8)}

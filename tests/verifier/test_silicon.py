@@ -16,8 +16,7 @@ from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.documents import read
 from gpu_pools.verifier.expectation import Minimum, Profile
 from gpu_pools.verifier.findings import Findings
-from gpu_pools.verifier.layout import why_illegal
-from gpu_pools.verifier.reading import Gpu, Reading
+from gpu_pools.verifier.reading import Gpu, Reading, why_illegal
 from tests.verifier import nodes
 
 RECORDED = json.loads((Path(__file__).parent / "readings" / "h100-80gb.json").read_text())

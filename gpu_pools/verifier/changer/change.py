@@ -19,8 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..api import ApiError
-from ..moments import moment, seconds_of
-from ..operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from ..names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, moment, seconds_of
 from .rollout_steps import (
     MIG_FAILED,
     LivingNodeState,

@@ -23,7 +23,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
+from ..names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.verifier.documents import parse_json
+from gpu_pools.verifier.documents import Record, parse_json
 from gpu_pools.verifier.reading import Mode
-from gpu_pools.verifier.records import Record
 from gpu_pools.verifier.serve import to_json
 
 
