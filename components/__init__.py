@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpu_pools.components.aks.cluster import AksCluster, AksGpuNodePool
     from gpu_pools.components.aks.existing import ExistingAksCluster
     from gpu_pools.components.existing.cluster import ExistingCluster
+    from gpu_pools.components.gpu_operator.dra_driver import DraDriver
     from gpu_pools.components.gpu_operator.node_features import NodeFeatureDiscovery, PoolLabels
     from gpu_pools.components.gpu_operator.operator import GpuOperator
     from gpu_pools.components.gpu_operator.startup_taint import StartupTaint
@@ -30,6 +31,7 @@ __all__ = [
     "AksCluster",
     "AksGpuNodePool",
     "AksPool",
+    "DraDriver",
     "Exclusive",
     "ExistingAksCluster",
     "ExistingCluster",
@@ -60,6 +62,7 @@ _MODULES: Final = {
     "magnum.existing": ("ExistingMagnumCluster",),
     "observability.observability": ("Observability",),
     "gpu_operator.operator": ("GpuOperator",),
+    "gpu_operator.dra_driver": ("DraDriver",),
     "gpu_operator.node_features": ("NodeFeatureDiscovery", "PoolLabels"),
     "gpu_operator.startup_taint": ("StartupTaint",),
     "platform": ("GpuPlatform",),

@@ -18,6 +18,7 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from gpu_pools.components.arguments.known import known_args
 from gpu_pools.components.arguments.sections import (
     Acknowledged,
+    DraDriverSection,
     FlavorsSection,
     NodeFeatureDiscoverySection,
     ObservabilitySection,
@@ -84,6 +85,8 @@ class GpuPlatformArgs(TypedDict):
     """Replacements of protected pools, or of the cluster, that somebody wants."""
     observability: NotRequired[ObservabilitySection]
     """What is measured of the GPUs, and who reads it."""
+    dra_driver: NotRequired[DraDriverSection]
+    """NVIDIA's DRA driver, for pools with `allocation: dra`."""
     adoption: NotRequired[str]
     """Of pools that were imported: imported, to have them as they are, or managed, as without it."""
 
@@ -174,7 +177,8 @@ class GpuPlatform(pulumi.ComponentResource):
         """Operator, pools, and what proves them."""
         operator = self._operator(name, plan, inside, secret_sections, cluster.kubeconfig)
         self._objects += operator.objects
-        pools = self._pools(name, plan, cluster, operator, inside)
+        before = [operator, *self._dra_driver(name, plan, waiting(inside, [operator]), secret_sections)]
+        pools = self._pools(name, plan, cluster, before, inside)
         if plan.settings.observability.enabled:
             hidden = "observability" in secret_sections
             observed: ObservabilityArgs = {"kubeconfig": cluster.kubeconfig, "secret_values": hidden}
@@ -206,6 +210,17 @@ class GpuPlatform(pulumi.ComponentResource):
         hidden = "operator" in secret_sections
         return GpuOperator(f"{name}-operator", reached | {"secret_values": hidden}, waiting(inside, before), planned=plan)
 
+    @staticmethod
+    def _dra_driver(
+        name: str, plan: Plan, inside: pulumi.ResourceOptions, secret_sections: tuple[str, ...]
+    ) -> list[pulumi.Resource]:
+        """What pods need that get GPUs through resource claims; before the pools, whose labels start its pods."""
+        if plan.dra is None:
+            return []
+        from gpu_pools.components.gpu_operator.dra_driver import DraDriver  # noqa: PLC0415 - loaded only where it is used
+
+        return [DraDriver(f"{name}-dra-driver", {"secret_values": "draDriver" in secret_sections}, inside, planned=plan)]
+
     def _startup_taint(self, name: str, plan: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """What must be there before the pools' first nodes, so that they register with the startup taint."""
         if not plan.settings.verification.startup_taint or plan.settings.cluster.tainted_by != "admission":
@@ -219,11 +234,11 @@ class GpuPlatform(pulumi.ComponentResource):
         name: str,
         plan: Plan,
         cluster: ClusterComponent,
-        operator: GpuOperator,
+        before: list[pulumi.Resource],
         inside: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
         """Pool -> what makes its nodes what they are."""
-        after_operator = waiting(inside, [operator, *self._startup_taint(name, plan, inside)])
+        after_operator = waiting(inside, [*before, *self._startup_taint(name, plan, inside)])
         made = self._cloud_pools(name, plan, cluster, after_operator)
         groups = _groups(plan, made)
         # Where the cloud's pools set labels, nobody else does.
@@ -276,6 +291,8 @@ class GpuPlatform(pulumi.ComponentResource):
             reached["rollout"] = True
         if any(restarts_mps(plan, pool) for pool in plan.pools):
             reached["restarts_mps"] = True
+        if plan.dra is not None:
+            reached["claims"] = True
         if gives_back(plan.settings):
             reached["leaving"] = True
         verifier = Verifier(f"{name}-verifier", reached, opts)

@@ -30,6 +30,7 @@ from gpu_pools import __version__
 from gpu_pools.components.aks.cluster import AksCluster, AksGpuNodePool
 from gpu_pools.components.aks.existing import ExistingAksCluster
 from gpu_pools.components.existing.cluster import ExistingCluster
+from gpu_pools.components.gpu_operator.dra_driver import DraDriver
 from gpu_pools.components.gpu_operator.node_features import NodeFeatureDiscovery, PoolLabels
 from gpu_pools.components.gpu_operator.operator import GpuOperator
 from gpu_pools.components.gpu_operator.startup_taint import StartupTaint
@@ -49,7 +50,7 @@ COMPONENTS: Final[tuple[type[ComponentResource], ...]] = (
     *(Exclusive, TimeSlicing, Mps, Mig),
     *(AksPool, MagnumPool, ExistingPool),
     *(AksCluster, ExistingAksCluster, AksGpuNodePool, MagnumCluster, ExistingMagnumCluster, MagnumGpuNodePool, ExistingCluster),
-    *(NodeFeatureDiscovery, PoolLabels, StartupTaint, GpuOperator),
+    *(NodeFeatureDiscovery, PoolLabels, StartupTaint, GpuOperator, DraDriver),
     *(Verifier, Verification, SharingSmokeTest, Observability),
     GpuPlatform,
 )

@@ -9,6 +9,7 @@ from gpu_pools.components.arguments.sharing import SharingArgs
 from gpu_pools.components.arguments.stack import (
     AcknowledgementArgs,
     Cluster,
+    DraDriverSectionArgs,
     FlavorArgs,
     NamedPool,
     NodeFeatureDiscoverySectionArgs,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     FlavorsSection = dict[str, FlavorArgs] | dict[str, dict[str, Any]]
     OperatorSection = OperatorSectionArgs | dict[str, Any]
     NodeFeatureDiscoverySection = NodeFeatureDiscoverySectionArgs | dict[str, Any]
+    DraDriverSection = DraDriverSectionArgs | dict[str, Any]
     VerificationSection = VerificationSectionArgs | dict[str, Any]
     RegistrySection = RegistrySectionArgs | dict[str, Any]
     ObservabilitySection = ObservabilitySectionArgs | dict[str, Any]
@@ -32,6 +34,7 @@ else:
     SharingSection, FlavorsSection, OperatorSection = dict[str, SharingArgs], dict[str, FlavorArgs], OperatorSectionArgs
     NodeFeatureDiscoverySection, VerificationSection = NodeFeatureDiscoverySectionArgs, VerificationSectionArgs
     RegistrySection, ObservabilitySection = RegistrySectionArgs, ObservabilitySectionArgs
+    DraDriverSection = DraDriverSectionArgs
     Acknowledged, Pools = list[AcknowledgementArgs], list[NamedPool]
 
 
@@ -58,6 +61,8 @@ class ConfigArgs(TypedDict):
     """A registry of one's own."""
     observability: NotRequired[ObservabilitySection]
     """What is measured of the GPUs, and who reads it."""
+    dra_driver: NotRequired[DraDriverSection]
+    """NVIDIA's DRA driver, for pools with `allocation: dra`."""
 
 
 if TYPE_CHECKING:

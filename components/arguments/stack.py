@@ -247,6 +247,8 @@ class AksClusterArgs(TypedDict):
     """Free, Standard or Premium."""
     tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of group and cluster."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; devicePlugin by default."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the cluster. The pools can still be replaced."""
     entra: NotRequired[EntraArgs]
@@ -353,6 +355,8 @@ class MagnumClusterArgs(TypedDict):
     """Flavor of that group; the template's by default."""
     labels: NotRequired[dict[str, str]]
     """Settings of Magnum's driver, merged over the template's. A change makes a new cluster."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; devicePlugin by default."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the cluster. The node groups can still be replaced."""
     check_cloud: NotRequired[bool]
@@ -395,6 +399,8 @@ class ExistingClusterArgs(TypedDict):
     """A kubeconfig itself, instead of a file; a secret."""
     context: NotRequired[str]
     """Context of that file; its current one by default."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; devicePlugin by default."""
 
 
 class RolloutWindowArgs(TypedDict):
@@ -520,6 +526,8 @@ class AksPoolArgs(TypedDict):
     """A fixed number of nodes; or `nodes`."""
     nodes: NotRequired[NodeRangeArgs]
     """Bounds for the autoscaler; or `count`."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; as the cluster says by default."""
     labels: NotRequired[dict[str, str]]
     """Node labels besides those of the plan."""
     taints: NotRequired[list[str]]
@@ -614,6 +622,8 @@ class MagnumPoolArgs(TypedDict):
     """A fixed number of nodes; or `nodes`."""
     nodes: NotRequired[NodeRangeArgs]
     """Bounds for the autoscaler; or `count`."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; as the cluster says by default."""
     labels: NotRequired[dict[str, str]]
     """Node labels besides those of the plan."""
     taints: NotRequired[list[str]]
@@ -653,6 +663,8 @@ class ExistingPoolArgs(TypedDict):
     """A GPU model, e.g. a100-80gb."""
     gpus_per_node: int
     """GPUs of one node."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; as the cluster says by default."""
     labels: NotRequired[dict[str, str]]
     """Node labels besides those of the plan."""
     taints: NotRequired[list[str]]
@@ -697,6 +709,8 @@ class ClusterArgs(TypedDict):
     """The pool for the cluster's own pods."""
     tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of group and cluster."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; devicePlugin by default."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the cluster. The pools can still be replaced."""
     entra: NotRequired[EntraArgs]
@@ -782,6 +796,8 @@ class PoolArgs(TypedDict):
     """A fixed number of nodes; or `nodes`."""
     nodes: NotRequired[NodeRangeArgs]
     """Bounds for the autoscaler; or `count`."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; as the cluster says by default."""
     labels: NotRequired[dict[str, str]]
     """Node labels besides those of the plan."""
     taints: NotRequired[list[str]]
@@ -877,6 +893,8 @@ class NamedPoolArgs(TypedDict):
     """A fixed number of nodes; or `nodes`."""
     nodes: NotRequired[NodeRangeArgs]
     """Bounds for the autoscaler; or `count`."""
+    allocation: NotRequired[str]
+    """Through what pods get GPUs: devicePlugin or dra; as the cluster says by default."""
     labels: NotRequired[dict[str, str]]
     """Node labels besides those of the plan."""
     taints: NotRequired[list[str]]
@@ -1002,6 +1020,19 @@ class NodeFeatureDiscoverySectionArgs(TypedDict):
     """False: the cluster has one already."""
     marker_image: NotRequired[str]
     """Image of the labellers; it needs sh."""
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
+    version: NotRequired[str]
+    """The chart's version."""
+    chart: NotRequired[ChartSourceArgs]
+    """Where it is fetched from; the project's repository by default."""
+    values: NotRequired[dict[str, Any]]
+    """Values of the chart, merged last."""
+
+
+class DraDriverSectionArgs(TypedDict):
+    """A stack file's section `draDriver`: NVIDIA's DRA driver."""
+
     values_file: NotRequired[str]
     """With a version that is not known: a file with what `helm show values` prints of it."""
     version: NotRequired[str]

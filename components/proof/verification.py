@@ -110,6 +110,8 @@ class VerifierArgs(TypedDict):
     """Whether a pool has `rollout`: its verifiers then change their nodes, and have an account for that."""
     restarts_mps: NotRequired[bool]
     """Whether a rollout restarts the MPS daemon, which device plugins before v0.18.2 need."""
+    claims: NotRequired[bool]
+    """Whether pods of a pool get GPUs through resource claims: the verifiers then read what the DRA driver announces."""
     leaving: NotRequired[bool]
     """Whether nodes of removed pools are given back by the operator's release: it may then take away these pools' verifiers."""
 
@@ -156,7 +158,8 @@ class Verifier(pulumi.ComponentResource):
         )
         closed: Any = network_policy_spec()
         NetworkPolicy(f"{name}-network", metadata={"name": POLICY, "namespace": VERIFIER_NAMESPACE}, spec=closed, opts=inside)
-        self._rights(name, changers=changers, opts=child_options(self, opts, depends_on=[account, bound]))
+        claims, ruled = args.get("claims", False), child_options(self, opts, depends_on=[account, bound])
+        self._rights(name, changers=changers, claims=claims, opts=ruled)
         if changers:
             mps = args.get("restarts_mps", False)
             self._changers(name, inside, child_options(self, opts, depends_on=[account, bound]), mps=mps)
@@ -212,15 +215,15 @@ class Verifier(pulumi.ComponentResource):
         reference = _reference("Role", node_leaving.NAME)
         RoleBinding(f"{name}-leave-binding", metadata=metadata, role_ref=reference, subjects=subjects, opts=opts)
 
-    def _rights(self, name: str, *, changers: bool, opts: pulumi.ResourceOptions) -> None:
+    def _rights(self, name: str, *, changers: bool, claims: bool, opts: pulumi.ResourceOptions) -> None:
         accounts = [SERVICE_ACCOUNT, *([CHANGER] if changers else [])]
         subjects: Any = [{"kind": "ServiceAccount", "name": one, "namespace": VERIFIER_NAMESPACE} for one in accounts]
-        rules: Any = cluster_rules()
+        rules: Any = cluster_rules(claims=claims)
         ClusterRole(f"{name}-role", metadata={"name": ROLE}, rules=rules, opts=opts)
         ClusterRoleBinding(
             f"{name}-role-binding", metadata={"name": ROLE}, role_ref=_reference("ClusterRole"), subjects=subjects, opts=opts
         )
-        for namespace, granted in namespace_rules().items():
+        for namespace, granted in namespace_rules(claims=claims).items():
             metadata: Any = {"name": ROLE, "namespace": namespace}
             allowed: Any = granted
             Role(f"{name}-role-{namespace}", metadata=metadata, rules=allowed, opts=opts)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.dra import DRIVER_MANAGER_LABEL
 from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
 from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.plan.drivers import upgrade_policy
 from gpu_pools.rendering.dcgm_exporter import exporter_values
 from gpu_pools.rendering.node_leaving import hook_objects
+from gpu_pools.stack.allocation import DRA
 from gpu_pools.stack.cluster import Cluster
 from gpu_pools.text.nested import at
 
@@ -79,14 +81,39 @@ def operator_values(
         "nfd": {"enabled": False},
         "operator": {"runtimeClass": runtime_class},
         "daemonsets": {"tolerations": [dict(toleration) for toleration in tolerated]},
-        "driver": {"enabled": by_operator, **(upgrade_policy(settings) if by_operator else {})},
+        "driver": {"enabled": by_operator, **(_driver_values(settings, pools) if by_operator else {})},
         "toolkit": toolkit,
         "mig": {"strategy": cluster_strategy},
         "devicePlugin": {"config": {"create": False, "name": DEVICE_PLUGIN_CONFIG_MAP, "default": default_key}},
         "migManager": _mig_manager_values(settings, pools),
+        **_validator_values(pools),
         **_exporter_values(settings, pools),
         **_cleanup_values(settings),
     }
+
+
+def _driver_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
+    """How drivers are replaced; where there are claims, the driver manager must be told which pods serve them.
+
+    Sources: NVIDIA's documentation of the operator, "DRA Driver for NVIDIA GPUs", known issues; NVIDIA/k8s-driver-manager,
+    cmd/driver-manager/main.go (nodeLabelForGPUPodEviction).
+    """
+    values = dict(upgrade_policy(settings))
+    if any(pool_plan.allocation == DRA for pool_plan in pools):
+        values["manager"] = {"env": [{"name": "NODE_LABEL_FOR_GPU_POD_EVICTION", "value": DRIVER_MANAGER_LABEL}]}
+    return values
+
+
+def _validator_values(pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
+    """On nodes with claims the operator's check of its device plugin would never end: what it checks is the toolkit instead.
+
+    It waits until the node has a capacity of nvidia.com resources, which no device plugin gives it there, and with it the
+    ClusterPolicy would never be ready (NVIDIA/gpu-operator v26.7.0, cmd/nvidia-validator/main.go, validateGPUResource). The
+    variable chooses what a validator's container checks (controllers/object_controls.go, TransformValidatorComponent).
+    """
+    if not any(pool_plan.allocation == DRA for pool_plan in pools):
+        return {}
+    return {"validator": {"plugin": {"env": [{"name": "COMPONENT", "value": "toolkit"}]}}}
 
 
 def _exporter_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:

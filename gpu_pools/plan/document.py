@@ -55,6 +55,8 @@ def pool_json(pool: PoolPlan) -> dict[str, Any]:
         "nvml": pool.nvml.as_json(),
         "otherMigStrategy": _other_strategy_json(pool),
         "warnings": list(pool.warnings),
+        # As it was before there were claims, where no pod gets its GPUs through one.
+        **({"allocation": pool.allocation, "devices": [one.as_json() for one in pool.devices]} if pool.devices else {}),
     }
 
 
@@ -105,7 +107,7 @@ def _row(pool_plan: PoolPlan) -> tuple[str, ...]:
         pool_plan.name,
         nodes,
         f"{pool_plan.hardware.gpus}x {pool_plan.hardware.model.key}",
-        pool_plan.sharing.text() + _mps_share(pool_plan),
+        pool_plan.sharing.text() + _mps_share(pool_plan) + (", by claims" if pool_plan.devices else ""),
         resources_text(pool_plan.advertises),
         config,
         ", ".join(map(str, pool_plan.taints)) or "-",

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.resource_names import WHOLE_GPU, dotted, mig_resource
+from gpu_pools.stack.allocation import DRA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,20 +44,26 @@ def derived_mig_strategy(settings: Settings) -> MigStrategy:
     """The given strategy; else `single` while every MIG declaration in use is uniform over its node, else `mixed`."""
     if settings.operator.mig_strategy:
         return settings.operator.mig_strategy
-    return "single" if not any(_not_uniform(settings)) else "mixed"
+    return "single" if not any(_needing_mixed(settings)) else "mixed"
 
 
 def check_mig_strategy(settings: Settings, problems: Problems) -> None:
     """A problem for each pool that the given strategy does not fit."""
     if settings.operator.mig_strategy != "single":
         return
-    for pool in _not_uniform(settings):
+    for pool in _needing_mixed(settings):
         problems.add(
             "gpu-pools:operator.migStrategy",
-            f'"single" does not fit pool "{pool.name}": the layout of "{pool.sharing}" is not one profile on all GPUs',
+            f'"single" does not fit pool "{pool.name}": {_why_mixed(pool, settings)}',
             allowed="mixed, or leave it out",
             remedy="Use mixed; under single the device plugin exits and the node advertises nothing.",
         )
+
+
+def _why_mixed(pool: Pool, settings: Settings) -> str:
+    if settings.allocation(pool) == DRA:
+        return "by claims MIG instances have the names of their profiles"
+    return f'the layout of "{pool.sharing}" is not one profile on all GPUs'
 
 
 def other_strategy(hardware: Hardware, sharing: Sharing, strategy: MigStrategy) -> tuple[MigStrategy, Mapping[str, str]] | None:
@@ -70,7 +77,7 @@ def other_strategy(hardware: Hardware, sharing: Sharing, strategy: MigStrategy) 
 
 def causes_of_mixed(settings: Settings) -> tuple[str, ...]:
     """The pools that need `mixed`, by name; none where the strategy is given."""
-    return () if settings.operator.mig_strategy else tuple(pool.name for pool in _not_uniform(settings))
+    return () if settings.operator.mig_strategy else tuple(pool.name for pool in _needing_mixed(settings))
 
 
 def strategy_warnings(sharing: Sharing, hardware: Hardware, causes: Sequence[str]) -> Iterator[str]:
@@ -82,9 +89,10 @@ def strategy_warnings(sharing: Sharing, hardware: Hardware, causes: Sequence[str
         yield f"advertises {now}, not {alone}: the MIG strategy holds for the whole cluster, and needs to be mixed for {named}"
 
 
-def _not_uniform(settings: Settings) -> Iterator[Pool]:
+def _needing_mixed(settings: Settings) -> Iterator[Pool]:
     for pool, sharing in settings.shared_pools():
-        if sharing.partitioned and not sharing.uniform_profile:
+        # By claims a MIG instance has the name of its profile: nvidia.com/gpu has the class of whole GPUs.
+        if sharing.partitioned and (not sharing.uniform_profile or settings.allocation(pool) == DRA):
             yield pool
 
 

@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any
 from gpu_pools.allocation.mig_parted import mig_parted_file
 from gpu_pools.hardware.resource_names import WHOLE_GPU, mig_resource
 from gpu_pools.platforms.known import PLATFORMS
+from gpu_pools.stack.allocation import DEVICE_PLUGIN
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpu_pools.allocation.dra import Devices, DraPlan
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.hardware.platforms import Platform
     from gpu_pools.hardware.prices import Prices
     from gpu_pools.plan.expectation import NvmlExpectation
     from gpu_pools.sharing.mode import Replicated, Sharing
+    from gpu_pools.stack.allocation import Allocation
     from gpu_pools.stack.charts import MigStrategy
     from gpu_pools.stack.cluster import MigOwner
     from gpu_pools.stack.kubernetes_names import Taint
@@ -61,6 +64,8 @@ class PoolPlan:
         protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
         pull_secrets: as of its labellers' pods: Secrets to pull images with.
         imported: whether it is only held as it was imported (gpu_pools/stack/imported.py).
+        allocation: through what pods get the GPUs: ``devicePlugin`` or ``dra``.
+        devices: what the DRA driver must announce of each node; empty with the device plugin.
         replacement_id: which of those that replace each other under its name (gpu_pools/plan/placing.py); empty: only one.
     """
 
@@ -88,6 +93,8 @@ class PoolPlan:
     pull_secrets: tuple[Mapping[str, str], ...] = ()
     imported: bool = False
     replacement_id: str = ""
+    allocation: Allocation = DEVICE_PLUGIN
+    devices: tuple[Devices, ...] = ()
 
     @property
     def changed_labels(self) -> dict[str, str]:
@@ -102,6 +109,9 @@ class PoolPlan:
     @property
     def pod_requests(self) -> tuple[PodRequest, ...]:
         """What pods write to get a share of this pool."""
+        if self.devices:
+            # A claim gets each of its devices once: two shares are of two GPUs.
+            return tuple(PodRequest(one.resource, one.count) for one in self.devices)
         return pod_requests(self.sharing, self.advertises, refuses_two=self.refuses_two)
 
     @property
@@ -143,6 +153,7 @@ class Plan:
         nfd_values: final values of the NFD chart.
         change: id of the cluster's becoming what is planned here.
         protect: whether the engine must refuse to delete or replace the cluster; as of a pool.
+        dra: what pods need that get GPUs through claims; None where no pool's do.
     """
 
     settings: Settings
@@ -159,6 +170,7 @@ class Plan:
     nfd_values: Mapping[str, Any]
     change: str
     protect: bool
+    dra: DraPlan | None = None
 
     @property
     def platform(self) -> Platform:

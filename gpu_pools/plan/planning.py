@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from gpu_pools.allocation.device_plugin import STRATEGY_WITHOUT_MIG, device_plugin_config
+from gpu_pools.allocation.dra import devices, node_labels, on_the_gpu
 from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY, mig_parted_entries, mig_parted_key
 from gpu_pools.images.placed import tag_warnings
 from gpu_pools.mig.change import mode_change_needs
@@ -39,6 +40,8 @@ from gpu_pools.plan.checks import (
     gpu_instance_profile,
     mig_owner,
 )
+from gpu_pools.plan.dra import dra_plan
+from gpu_pools.plan.dra_checks import check_dra, dra_warnings
 from gpu_pools.plan.drivers import check_driver_upgrade, driver_upgrade_warnings
 from gpu_pools.plan.expectation import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.mps_support import check_mps_support
@@ -52,6 +55,7 @@ from gpu_pools.rendering.registry import chart_registry_values
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT, check_startup_taint, startup_taint_warnings
 from gpu_pools.sharing.exclusive import Exclusive
 from gpu_pools.stack.acknowledged import CLUSTER
+from gpu_pools.stack.allocation import DRA
 from gpu_pools.stack.charts import merge_values
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.text.errors import InvalidStackError, Problems
@@ -128,6 +132,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     check_adoption(settings, problems)
     check_adopted_groups(settings, problems)
     check_observability(settings, problems)
+    check_dra(settings, problems)
     problems.raise_if_any()
     uses_mps = any(sharing.needs_mps_daemon for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
@@ -160,6 +165,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         nfd_values=_with_overrides(nfd_values(pools, tolerated), settings.nfd.chart, settings.registry),
         change=change,
         protect=protect,
+        dra=dra_plan(settings, pools, driver, operands_tolerate),
     )
 
 
@@ -196,7 +202,10 @@ def _node_strategy(sharing: Sharing, strategies: _Strategies) -> FlagMigStrategy
 def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _Strategies, warnings: list[str]) -> PoolPlan:
     hardware = cast("Hardware", pool.hardware)
     node_strategy = _node_strategy(sharing, strategies)
-    config_key, config = device_plugin_config(sharing, strategies.chosen)
+    by_claims = settings.allocation(pool) == DRA
+    # What NVIDIA's other programs see: shares of claims are counted by the scheduler alone.
+    on_gpu = on_the_gpu(sharing) if by_claims else sharing
+    config_key, config = device_plugin_config(on_gpu, strategies.chosen)
     owner = cast("MigOwner", mig_owner(pool))
     mig_key = _mig_key(sharing, hardware, owner)
     labels = dict(pool.labels)
@@ -204,6 +213,8 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         labels |= {POOL_LABEL: pool.name, DEVICE_PLUGIN_CONFIG_LABEL: config_key}
     if mig_key and not settings.imported:
         labels[MIG_CONFIG_LABEL] = mig_key
+    if by_claims and not settings.imported:
+        labels |= node_labels(sharing)
     taints = pool.taints
     if (added := pool.placement.added_taint) is not None:
         # AKS puts both there, in sets that every update replaces whole (Azure/AKS#3152).
@@ -225,12 +236,14 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         mig_owner=owner,
         gpu_instance_profile=profile,
         advertises=expectation.advertised(hardware, sharing, node_strategy),
-        gfd_labels=dict(sorted(expectation.gfd_labels(hardware, sharing, node_strategy).items())),
+        gfd_labels=dict(sorted(expectation.gfd_labels(hardware, on_gpu, node_strategy).items())),
         nvml=expectation.nvml(hardware, sharing),
         other_strategy=other_strategy(hardware, sharing, strategies.chosen),
-        refuses_two=refuses_two(sharing, settings),
+        refuses_two=not by_claims and refuses_two(sharing, settings),
         pull_secrets=tuple(settings.registry.pull_secrets),
         imported=settings.imported,
+        allocation=settings.allocation(pool),
+        devices=devices(hardware, sharing) if by_claims else (),
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
     return pool_plan if settings.imported else with_replacement_id(pool_plan, settings.cluster)
@@ -267,6 +280,7 @@ def _pool_warnings(
     yield from declared_model_warnings(hardware.model)
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, settings)
     yield from first_offer_warnings(pool, sharing, settings)
+    yield from dra_warnings(pool, sharing, settings)
     yield from startup_taint_warnings(settings)
     yield from rollout_warnings(pool, settings)
     yield from adoption_warnings(pool, settings)

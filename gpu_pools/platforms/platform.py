@@ -149,7 +149,10 @@ class Platform(PlatformReader, Generic[ClusterT]):
 
     def declared(self, cluster: ClusterT) -> dict[str, Any]:
         """Return the cluster's settings for the ids of changes; of newer ones those that are written, so that ids stay."""
-        return dataclasses.asdict(cast("Any", cluster))
+        declared = dataclasses.asdict(cast("Any", cluster))
+        # It changes how pods get GPUs, and nothing of the cluster.
+        del declared["allocation"]
+        return declared
 
     def declared_identity(self, cluster: ClusterT) -> dict[str, Any]:
         """Return those whose change may replace the cluster."""

@@ -10,6 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.dra import DRA_DRIVER, DRA_NAMESPACE
 from gpu_pools.hardware.operands import parse_version, version_text
 from gpu_pools.plan.drivers import DRIVER_DAEMON_SET, demanded
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
@@ -23,7 +24,8 @@ KIND: Final = "NodeExpectation"
 #: Where clouds and static manifests put device plugins of their own.
 SEARCHED_NAMESPACES: Final = ("kube-system",)
 #: DaemonSets of the GPU operator v26.7.0 (gpu-operator assets/).
-_ALWAYS: Final = ("nvidia-device-plugin-daemonset", "gpu-feature-discovery")
+_PLUGIN: Final = "nvidia-device-plugin-daemonset"
+_ALWAYS: Final = (_PLUGIN, "gpu-feature-discovery")
 _MPS: Final = "nvidia-device-plugin-mps-control-daemon"
 _MIG: Final = "nvidia-mig-manager"
 
@@ -50,7 +52,11 @@ def node_expectation(plan: Plan, pool_plan: PoolPlan) -> dict[str, Any]:
 
 def _node(plan: Plan, pool_plan: PoolPlan) -> dict[str, Any]:
     manages_mig = pool_plan.mig_config_key is not None and bool(plan.operator_values["migManager"]["enabled"])
+    excluded = [DRIVER_DAEMON_SET] if pool_plan.driver == "preinstalled" else []
     operands = [*_ALWAYS]
+    if pool_plan.devices:
+        operands.remove(_PLUGIN)
+        excluded.append(_PLUGIN)
     if pool_plan.sharing.needs_mps_daemon:
         operands.append(_MPS)
     if manages_mig:
@@ -59,7 +65,8 @@ def _node(plan: Plan, pool_plan: PoolPlan) -> dict[str, Any]:
         operands.append(DRIVER_DAEMON_SET)
     text = plan.device_plugin_configs[pool_plan.config_key]
     return {
-        "allocatable": dict(pool_plan.advertises),
+        # What claims allocate is announced by the driver; of the device plugin nothing may be left.
+        "allocatable": {} if pool_plan.devices else dict(pool_plan.advertises),
         "labels": dict(pool_plan.labels),
         "discoveredLabels": dict(pool_plan.gfd_labels),
         # Nobody here puts taints on the nodes of an existing cluster.
@@ -72,8 +79,18 @@ def _node(plan: Plan, pool_plan: PoolPlan) -> dict[str, Any]:
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         },
         "operands": operands,
-        "excludedOperands": [DRIVER_DAEMON_SET] if pool_plan.driver == "preinstalled" else [],
+        "excludedOperands": excluded,
         "migManager": manages_mig,
+        **({"claims": _claims(pool_plan)} if pool_plan.devices else {}),
+    }
+
+
+def _claims(pool_plan: PoolPlan) -> dict[str, Any]:
+    """What NVIDIA's DRA driver must announce of the node."""
+    return {
+        "driver": DRA_DRIVER,
+        "namespace": DRA_NAMESPACE,
+        "devices": [one.as_json() for one in pool_plan.devices],
     }
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.allocation.dra import DRA_NAMESPACE
 from gpu_pools.proof.node_expectation import SEARCHED_NAMESPACES
 from gpu_pools.rendering import startup_taint
 from gpu_pools.stack.adoption import CLUSTER_POLICY
@@ -62,20 +63,31 @@ _GROUP: Final = f"system:serviceaccounts:{VERIFIER_NAMESPACE}"
 NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
 
 
-def cluster_rules() -> list[dict[str, Any]]:
-    """The rules of the ClusterRole: read a node and follow it, report on it, ask the operator why it made nothing."""
+def cluster_rules(*, claims: bool = False) -> list[dict[str, Any]]:
+    """The rules of the ClusterRole: read a node and follow it, report on it, ask the operator why it made nothing.
+
+    Args:
+        claims: whether pods of a pool get GPUs through resource claims: the devices of all nodes may be read then.
+    """
+    slices = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["list"]}
     return [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
         {"apiGroups": ["nvidia.com"], "resources": ["clusterpolicies"], "verbs": ["get"], "resourceNames": [CLUSTER_POLICY]},
+        *([slices] if claims else []),
     ]
 
 
-def namespace_rules() -> Mapping[str, list[dict[str, Any]]]:
-    """Namespace -> rules of the Role there: the operands' pods, and the one ConfigMap that the device plugin serves."""
+def namespace_rules(*, claims: bool = False) -> Mapping[str, list[dict[str, Any]]]:
+    """Namespace -> rules of the Role there: the operands' pods, and the one ConfigMap that the device plugin serves.
+
+    Args:
+        claims: as of `cluster_rules`: the DRA driver's pods may be read then.
+    """
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     config = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": [DEVICE_PLUGIN_CONFIG_MAP]}
-    return {OPERATOR_NAMESPACE: [pods, config], **{namespace: [pods] for namespace in SEARCHED_NAMESPACES}}
+    searched = (*SEARCHED_NAMESPACES, *([DRA_NAMESPACE] if claims else []))
+    return {OPERATOR_NAMESPACE: [pods, config], **{namespace: [pods] for namespace in searched}}
 
 
 def policy_spec(*, changers: bool = False) -> dict[str, Any]:

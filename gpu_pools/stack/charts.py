@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpu_pools.stack.refused_values import Refused
     from gpu_pools.text.errors import Problems
 
-ChartName = Literal["gpu-operator", "node-feature-discovery", "kube-prometheus-stack"]
+ChartName = Literal["gpu-operator", "node-feature-discovery", "kube-prometheus-stack", "dra-driver-nvidia-gpu"]
 MigStrategy = Literal["single", "mixed"]
 
 #: The versions whose value keys are known; the first is the default.
@@ -39,20 +39,24 @@ VERSIONS: Final[Mapping[ChartName, tuple[str, ...]]] = {
     "gpu-operator": ("v26.7.0", "v26.3.3", "v25.10.1", "v25.3.4"),
     "node-feature-discovery": ("0.19.0",),
     "kube-prometheus-stack": ("88.5.3",),
+    "dra-driver-nvidia-gpu": ("0.5.0",),
 }
 #: Version of the operator's chart -> the version of node-feature-discovery's chart in it (charts/ of NVIDIA/gpu-operator at each
 #: tag, and the dependencies in Chart.yaml).
 NFD_WITHIN: Final[Mapping[str, str]] = {"v26.7.0": "0.19.0", "v26.3.3": "0.18.3", "v25.10.1": "0.18.2", "v25.3.4": "0.17.3"}
-_REPOSITORIES: Final[Mapping[ChartName, str]] = {
+#: A repository, or an OCI registry: the DRA driver's own installation guide names no repository.
+_SOURCES: Final[Mapping[ChartName, str]] = {
     "gpu-operator": "https://helm.ngc.nvidia.com/nvidia",
     "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
     "kube-prometheus-stack": "https://prometheus-community.github.io/helm-charts",
+    "dra-driver-nvidia-gpu": "oci://registry.k8s.io/dra-driver-nvidia/charts/dra-driver-nvidia-gpu",
 }
 #: Whose repositories these are, in words.
 _WHOSE: Final[Mapping[ChartName, str]] = {
     "gpu-operator": "NVIDIA's",
     "node-feature-discovery": "the project's",
     "kube-prometheus-stack": "its makers'",
+    "dra-driver-nvidia-gpu": "the project's",
 }
 _IGNORED: Final = "Remove it; Helm would silently ignore it."
 _NOT_IN_THE_FILE: Final = (
@@ -158,6 +162,11 @@ class ChartSource:
     path: str | None = row("A local folder or .tgz.", text(), doc="A local folder or .tgz, for air-gapped sites.")
 
 
+def _default_source(name: ChartName) -> ChartSource:
+    address = _SOURCES[name]
+    return ChartSource(oci=address) if address.startswith("oci://") else ChartSource(repository=address)
+
+
 def _read_version(section: ChartSection, one: Row) -> str:
     """One of the versions that are known, or any with a file of the user's own."""
     if section.given("valuesFile"):
@@ -174,7 +183,7 @@ def _read_version(section: ChartSection, one: Row) -> str:
 def _read_source(section: ChartSection, one: Row) -> ChartSource:
     within = section.section(one.key, what="a mapping with one of repository, oci, path")
     if within is None or not within.readable:
-        return ChartSource(repository=_REPOSITORIES[section.chart])
+        return _default_source(section.chart)
     source = read(ChartSource, within)
     within.finish()
     # One that is wrong is a problem of its own.
@@ -352,7 +361,7 @@ def _check_nothing_of_a_chart(section: Section) -> None:
 
 def default_chart(name: ChartName) -> ChartSettings:
     """A chart of which nothing is said."""
-    return ChartSettings(name, version=VERSIONS[name][0], source=ChartSource(repository=_REPOSITORIES[name]))
+    return ChartSettings(name, version=VERSIONS[name][0], source=_default_source(name))
 
 
 def parse_chart(section: ChartSection, derived: Mapping[str, str]) -> ChartSettings:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpu_pools.stack.allocation import Allocation
     from gpu_pools.stack.kubernetes_names import Taint
 
 MigOwner = Literal["operator", "aks"]
@@ -53,6 +54,8 @@ class Cluster(ABC):
     #: The context of a kubeconfig.
     context: str | None = None
     protect: bool = False
+    #: Through what pods get the GPUs of pools that do not say it; None: the device plugin.
+    allocation: Allocation | None = None
 
     @property
     @abstractmethod

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.reading.fields import Kind, Row, inner, one_of, read, reads, row, text, whole_number
 from gpu_pools.reading.node_count import RANGE, NodeCount, parse_node_count
+from gpu_pools.stack.allocation import ALLOCATION, POOL_DOC, POOL_SAYS
 from gpu_pools.stack.kubernetes_names import check_labels, parse_taint
 from gpu_pools.stack.platform_reader import PoolContext, PoolSection
 from gpu_pools.stack.pool_labels import check_distinct
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.hardware.node import Hardware
+    from gpu_pools.stack.allocation import Allocation
     from gpu_pools.stack.cluster import Placement
     from gpu_pools.stack.kubernetes_names import Taint
 
@@ -141,6 +143,7 @@ class Pool:
         placed: the GPUs of each node, None where they could not be told (a problem was reported); and the platform's part.
         nodes: how many; their most is None where the cloud decides.
         sharing: name of a declaration.
+        allocation: through what pods get its GPUs; None: as the cluster says.
         labels: the user's own node labels.
         taints: node taints, without those that the cloud adds.
         driver: who installs driver and toolkit; None: as the stack's default says.
@@ -195,6 +198,7 @@ class Pool:
         sets={"aks": "nodeLabels"},
         doc="The name of a declaration.",
     )
+    allocation: Allocation | None = row({"aks": POOL_SAYS, "magnum": POOL_SAYS, "existing": POOL_SAYS}, ALLOCATION, doc=POOL_DOC)
     labels: Mapping[str, str] = row(
         "Node labels besides those of the plan.",
         Kind(_labels, "dict[str, str]"),

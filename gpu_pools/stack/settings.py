@@ -17,8 +17,10 @@ from gpu_pools.reading.spelled import in_spelling_of, written_key
 from gpu_pools.sharing.modes import parse_sharing
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_adopted_pools, check_who_installs
+from gpu_pools.stack.allocation import DEVICE_PLUGIN, DRA
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE, NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpu_pools.stack.clusters import read_cluster
+from gpu_pools.stack.dra_driver import DraDriverSettings, default_dra_driver, parse_dra_driver
 from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
 from gpu_pools.stack.imported import check_imported, parse_adoption
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.hardware.models import GpuModel
     from gpu_pools.sharing.mode import Sharing
+    from gpu_pools.stack.allocation import Allocation
     from gpu_pools.stack.cluster import Cluster
     from gpu_pools.stack.platform_reader import PlatformReader
 
@@ -44,7 +47,7 @@ NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
 KEYS: Final = (
     *("cluster", "sharing", "gpuModels", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "registry"),
-    *("acknowledged", "adoption", "observability"),
+    *("acknowledged", "adoption", "observability", "draDriver"),
 )
 
 
@@ -64,6 +67,7 @@ class Settings:
         registry: from where the nodes pull images.
         imported: whether the pools are only held as they were imported, and nothing is made (gpu_pools/stack/imported.py).
         observability: how GPUs are measured, and who reads it.
+        dra_driver: NVIDIA's DRA driver, for pools with `allocation: dra`.
     """
 
     cluster: Cluster
@@ -77,6 +81,16 @@ class Settings:
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     imported: bool = False
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
+    dra_driver: DraDriverSettings = field(default_factory=default_dra_driver)
+
+    def allocation(self, pool: Pool) -> Allocation:
+        """Return through what pods get the GPUs of a pool."""
+        return pool.allocation or self.cluster.allocation or DEVICE_PLUGIN
+
+    @property
+    def dra_pools(self) -> tuple[Pool, ...]:
+        """The pools whose GPUs pods get through resource claims."""
+        return tuple(pool for pool in self.pools if self.allocation(pool) == DRA)
 
     def shared_pools(self) -> Iterator[tuple[Pool, Sharing]]:
         """Yield each pool with its declaration; a pool that names none, which is a problem of its own, is left out."""
@@ -138,6 +152,7 @@ def _parse(
     verification = parse_verification(config.get(f"{NAMESPACE}:verification"), f"{NAMESPACE}:verification", problems)
     registry = parse_registry(config.get(f"{NAMESPACE}:registry"), f"{NAMESPACE}:registry", problems)
     observability = parse_observability(config.get(f"{NAMESPACE}:observability"), f"{NAMESPACE}:observability", problems)
+    dra_driver = parse_dra_driver(config.get(f"{NAMESPACE}:draDriver"), f"{NAMESPACE}:draDriver", problems)
     nfd, verification = _from_mirror(registry, nfd, verification)
     cluster = platform.with_metrics(cluster) if cluster and observability.azure_reads else cluster
     imported = parse_adoption(config.get(f"{NAMESPACE}:adoption"), f"{NAMESPACE}:adoption", problems)
@@ -161,7 +176,7 @@ def _parse(
     acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
     if cluster is None:
         return None
-    made = (operator, nfd, verification, flavors, acknowledged, registry, imported, observability)
+    made = (operator, nfd, verification, flavors, acknowledged, registry, imported, observability, dra_driver)
     settings = Settings(cluster, sharing, pools, *made)
     if complete:
         check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)

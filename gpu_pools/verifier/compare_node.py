@@ -76,6 +76,11 @@ def compare_node(expected: Expectation, found: NodeReading, nvml: Reading | Hung
     _compare_config(wanted, found.config, findings)
     _compare_pods(wanted, found, findings)
     _compare_resources(expected, wanted, found, nvml, findings)
+    if wanted.claims is not None and found.claims is not None:
+        from .compare_claims import compare_claims  # noqa: PLC0415 - nodes without claims load none of it
+
+        for failure in compare_claims(wanted.claims, found.claims, nvml, findings):
+            _no_answer(Where("devices of claims"), failure, findings)
     _compare_discovery(wanted, found, findings)
 
 
@@ -174,7 +179,8 @@ def _compare_operands(wanted: NodeExpectation, found: NodeReading, pods: tuple[P
     _compare_missing(found, missing, findings)
     for pod in pods:
         if any(belongs(pod, operand) for operand in wanted.excluded_operands):
-            findings.differs(Where(f"pod {pod.namespace}/{pod.name}"), "pod on the node", "none", "there", "operand-excluded")
+            why = "plugin-beside-claims" if pod.device_plugin else "operand-excluded"
+            findings.differs(Where(f"pod {pod.namespace}/{pod.name}"), "pod on the node", "none", "there", why)
         elif pod.trouble in _TROUBLES and not any(belongs(pod, operand) for operand in wanted.operands):
             # Exporters and validators: a validator ends with errors, too, where all GPUs are in use.
             findings.note(f"pod {pod.namespace}/{pod.name}, which sharing does not need, is not ready: {pod.words}")
@@ -237,6 +243,8 @@ def _compare_resources(
     for name in sorted({*found.allocatable, *found.capacity} - {*wanted.allocatable}):
         if offered.get(name):
             why = "two-plugins" if "two-plugins" in findings.whys() else "left-over"
+            if wanted.claims is not None:
+                why = "plugin-beside-claims"
             findings.differs(Where(name), "allocatable", 0, offered[name], why)
         else:
             # Nothing can be placed on it. The kubelet keeps the name after each change of strategy, on healthy nodes too.

@@ -5,8 +5,8 @@ than to read a GPU: it loads Python's disassembler, and compiles methods for eac
 has (dataclasses.replace, fields) gets it.
 
 Reading is strict: a field that is missing, unknown or of another type is a problem, and all problems come out at once, each
-with its path. Fields are camelCase in JSON. A union of records is decided by the fields that are there. Nothing here knows what
-the documents mean.
+with its path. A field with a default may be missing. Fields are camelCase in JSON. A union of records is decided by the fields
+that are there. Nothing here knows what the documents mean.
 
 Each assertion loads this, so it makes do without typing, dataclasses and json, which take longer to load than all the rest.
 """
@@ -215,7 +215,11 @@ def _read_record(kind: Any, value: object, path: str, problems: list[str]) -> ob
     fields = _fields(kind)
     before = len(problems)
     problems += [f"{_at(path, key)} is unknown; known are {', '.join(fields)}" for key in value if key not in fields]
-    problems += [f"{_at(path, key)} is missing" for key in fields if key not in value]
+    problems += [
+        f"{_at(path, key)} is missing"
+        for key, (attribute, _) in fields.items()
+        if key not in value and attribute not in vars(kind)
+    ]
     found = {
         attribute: _read(hint, value[key], _at(path, key), problems) for key, (attribute, hint) in fields.items() if key in value
     }

@@ -67,6 +67,32 @@ class ConfigMapExpectation(Record):
     sha256: str
 
 
+class DeviceExpectation(Record):
+    """Devices of one kind that the DRA driver must announce.
+
+    Attributes:
+        resource: the extended resource by which pods ask for them.
+        type: ``gpu`` or ``mig``.
+        profile: the MIG profile; None of whole GPUs.
+        count: how many.
+        shares: how many claims may share each; None: one has it whole.
+    """
+
+    resource: str
+    type: str
+    profile: str | None
+    count: int
+    shares: int | None
+
+
+class ClaimsExpectation(Record):
+    """What pods get through resource claims: the driver's name, where its pods are, and what it must announce."""
+
+    driver: str
+    namespace: str
+    devices: tuple[DeviceExpectation, ...]
+
+
 class NodeExpectation(Record):
     """What Kubernetes must show of a node.
 
@@ -81,6 +107,7 @@ class NodeExpectation(Record):
         operands: names of the DaemonSets that must have a ready pod on the node.
         excluded_operands: names of those that must have none.
         mig_manager: whether mig-manager partitions, so that its state label counts.
+        claims: what NVIDIA's DRA driver must announce; None with the device plugin.
     """
 
     allocatable: Mapping[str, int]
@@ -93,6 +120,7 @@ class NodeExpectation(Record):
     operands: tuple[str, ...]
     excluded_operands: tuple[str, ...]
     mig_manager: bool
+    claims: ClaimsExpectation | None = None
 
 
 class Expectation(Record):

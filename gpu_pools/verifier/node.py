@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .api import Api
-    from .expectation import NodeExpectation
+    from .claims import Device
+    from .expectation import ClaimsExpectation, NodeExpectation
 
 NVIDIA: Final = "nvidia.com/"
 _OTHER_VENDORS: Final = ("amd", "intel", "rocm", "rdma", "sriov")
@@ -106,6 +107,14 @@ class PolicyReading:
 
 
 @dataclass(frozen=True)
+class ClaimsReading:
+    """What NVIDIA's DRA driver announces of the node, and its pods there."""
+
+    devices: tuple[Device, ...] | ApiFailure
+    pods: tuple[Pod, ...] | ApiFailure
+
+
+@dataclass(frozen=True)
 class NodeReading:
     """What Kubernetes says.
 
@@ -121,6 +130,7 @@ class NodeReading:
         pods: its pods in the operator's namespace; None where no expectation says which.
         foreign_pods: its pods in the other searched namespaces that look like a device plugin.
         config: the device plugin's configuration.
+        claims: what the DRA driver announces; None where the expectation has no claims.
         policy: the ClusterPolicy, where no operand has a pod on the node; None where it was not asked for.
         set_by: each label and taint of the expectation -> who has set it.
         mig_state_since: when who writes the label of mig-manager's state last wrote to the node, RFC 3339.
@@ -141,6 +151,7 @@ class NodeReading:
     cordoned: bool = False
     set_by: Mapping[str, str] = field(default_factory=dict)
     mig_state_since: str | None = None
+    claims: ClaimsReading | None = None
     moment: str = field(default="", compare=False)
 
 
@@ -181,6 +192,7 @@ class NodeReader:
             policy=self._policy() if expected and not _has_operand(pods, expected) else None,
             set_by=marks,
             mig_state_since=since,
+            claims=self._claims(expected.claims) if expected and expected.claims else None,
             moment=moment(),
         )
 
@@ -194,6 +206,15 @@ class NodeReader:
             except ApiError as error:
                 return _failure(error)
         return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
+
+    def _claims(self, expected: ClaimsExpectation) -> ClaimsReading:
+        from .claims import read_devices  # noqa: PLC0415 - nodes without claims load none of it
+
+        try:
+            devices: tuple[Device, ...] | ApiFailure = read_devices(self.api, self.name, expected.driver)
+        except ApiError as error:
+            devices = _failure(error)
+        return ClaimsReading(devices, self._pods((expected.namespace,)))
 
     def _foreign(self, namespaces: tuple[str, ...]) -> tuple[Pod, ...] | ApiFailure:
         pods = self._pods(namespaces)
@@ -290,7 +311,7 @@ def _pod(pod: dict[str, Any]) -> Pod:
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),
         uid=str(metadata.get("uid") or ""),
-        app=str((metadata.get("labels") or {}).get("app") or ""),
+        app=_app(metadata.get("labels") or {}),
         device_plugin=_is_device_plugin(pod),
         ready=ready,
         started=_started(status),
@@ -299,6 +320,11 @@ def _pod(pod: dict[str, Any]) -> Pod:
         config_failed=_config_failed(status) if trouble == "config" else None,
         unsignalled=_unsignalled(pod) if trouble == "config" else "",
     )
+
+
+def _app(labels: dict[str, Any]) -> str:
+    """Which operand a pod is of; the DRA driver's pods have a label of their own."""
+    return str(labels.get("app") or labels.get("dra-driver-nvidia-gpu-component") or "")
 
 
 def _is_device_plugin(pod: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ Nothing is waited for and nothing is taken for well that could not be read.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.shared_text import strayed
 from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.verifier.claims import SLICES
 from sandbox.cli.observe import PoolObservation, observe
 from sandbox.cluster.api import shared_client
 from sandbox.cluster.api_errors import ApiError, UnreachableError
@@ -83,7 +85,8 @@ def look(sandbox: Sandbox, plan: Plan) -> Look:
             missing += [
                 f"evidence of pool {pool.declared.name}: {pool.reason}" for pool in evidence.pools if pool.expectation is None
             ]
-    pools = observe(plan, seen.nodes, verifiers_run=run, said=said)
+    slices = _slices(folders) if plan.dra else []
+    pools = observe(plan, seen.nodes, verifiers_run=run, said=said, slices=slices)
     names = {node.name for pool in pools for node in pool.nodes}
     return Look(pools, (*troubles(seen, pool_nodes=names), *changing(seen.nodes), *missing), waiting_on(seen))
 
@@ -148,6 +151,15 @@ def _read(folders: Sequence[Path]) -> tuple[Objects, Snapshot]:
             unread.append(f"the cluster {folder.name} cannot be read: {error}")
     nodes = unread[0] if unread else listed["nodes"]
     return Objects(**listed, unread=unread), Snapshot(time, nodes, config_maps_of(config_maps))
+
+
+def _slices(folders: Sequence[Path]) -> list[Mapping[str, Any]]:
+    """The devices that DRA drivers announce; a cluster that cannot be read is named by `_read`."""
+    found: list[Mapping[str, Any]] = []
+    for folder in folders:
+        with contextlib.suppress(ApiError, UnreachableError, OSError):
+            found += _list(shared_client(folder / "kubeconfig"), SLICES)
+    return found
 
 
 def _list(api: Api, path: str) -> list[Mapping[str, Any]]:

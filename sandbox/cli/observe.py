@@ -7,9 +7,11 @@ of the verifier on the node, whose verdict counts where a stack has one. Of pool
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.allocation.dra import DRA_DRIVER
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.text.table import resources_text, table
@@ -61,7 +63,12 @@ class PoolObservation:
 
 
 def observe(
-    plan: Plan, nodes: Iterable[Mapping[str, Any]], *, verifiers_run: bool, said: Mapping[str, str] | None = None
+    plan: Plan,
+    nodes: Iterable[Mapping[str, Any]],
+    *,
+    verifiers_run: bool,
+    said: Mapping[str, str] | None = None,
+    slices: Iterable[Mapping[str, Any]] = (),
 ) -> tuple[PoolObservation, ...]:
     """Compare node objects of the API with the plan.
 
@@ -70,8 +77,9 @@ def observe(
         nodes: what is there.
         verifiers_run: whether a node that no verifier has said anything of is still to be verified; else none runs there.
         said: node -> the first cause that its verifier names, or why its report proves nothing; only where there is such.
+        slices: ResourceSlices of the cluster, for pools whose GPUs pods get through claims.
     """
-    known, looked = list(nodes), _Looked(plan, verifiers_run, said or {})
+    known, looked = list(nodes), _Looked(plan, verifiers_run, said or {}, tuple(slices))
     return tuple(looked.pool(pool_plan, known) for pool_plan in plan.pools)
 
 
@@ -82,6 +90,7 @@ class _Looked:
     plan: Plan
     verifiers_run: bool
     said: Mapping[str, str]
+    slices: tuple[Mapping[str, Any], ...]
 
     def pool(self, pool_plan: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
         selector = pool_selector(self.plan.settings.cluster, pool_plan)
@@ -96,6 +105,12 @@ class _Looked:
         read = {name: read_count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
         counts = {name: -1 if count is None else count for name, count in read.items()}
         found = {name: count for name, count in counts.items() if count}
+        differing = () if pool_plan.imported else _resource_differences(pool_plan.advertises, found)
+        if pool_plan.devices:
+            # Of the device plugin nothing may be left there.
+            left = _resource_differences({}, found)
+            found = announced(pool_plan, node["metadata"]["name"], self.slices)
+            differing = (*left, *_resource_differences(pool_plan.advertises, found))
         # Causes before what follows from them: counts come last, and stand in a column of their own.
         differences = [
             *node_states(node),
@@ -103,7 +118,7 @@ class _Looked:
             *self._verdict(node),
             *_label_differences({**pool_plan.labels, **({} if pool_plan.imported else pool_plan.gfd_labels)}, _labels(node)),
             *_taint_differences(pool_plan, node),
-            *(() if pool_plan.imported else _resource_differences(pool_plan.advertises, found)),
+            *differing,
         ]
         return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
 
@@ -119,6 +134,26 @@ class _Looked:
             yield cause
         else:
             yield from (f"{CONDITION} is {one['status']}: {one['reason']}" for one in said if one["status"] != "True")
+
+
+def announced(pool_plan: PoolPlan, node: str, slices: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """What the DRA driver announces of a node, as the resources by which pods ask for it; what nobody declared has its type."""
+    declared: dict[tuple[Any, Any], str] = {(one.type, one.profile): one.resource for one in pool_plan.devices}
+    found: Counter[str] = Counter()
+    for one in slices:
+        spec = one["spec"]
+        for device in (spec.get("devices") or []) if (spec.get("nodeName"), spec["driver"]) == (node, DRA_DRIVER) else ():
+            attributes = {name: value.get("string") for name, value in (device.get("attributes") or {}).items()}
+            kind, profile = attributes.get("type"), attributes.get("profile")
+            resource = declared.get((kind, profile if kind == "mig" else None), f"device {kind}")
+            found[resource] += _shares(device)
+    return dict(found)
+
+
+def _shares(device: Mapping[str, Any]) -> int:
+    if not device.get("allowMultipleAllocations"):
+        return 1
+    return read_count(device["capacity"]["shares"]["value"]) or 0
 
 
 def _resource_differences(expected: Mapping[str, int], found: Mapping[str, int]) -> Iterable[str]:

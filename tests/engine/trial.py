@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from gpu_pools.verifier.claims import SLICES
 from sandbox.cli.observe import observe
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError
@@ -266,7 +267,9 @@ class Trial:
 
     def holds(self) -> bool:
         """Whether every node shows what the stack file declares."""
-        return all(pool.holds for pool in observe(self.plan(), self.nodes(), verifiers_run=False))
+        plan = self.plan()
+        slices = self.api().list(SLICES)["items"] if plan.dra else ()
+        return all(pool.holds for pool in observe(plan, self.nodes(), verifiers_run=False, slices=slices))
 
     def wait_until(self, probe: Callable[[], object], what: str, seconds: float = 60) -> float:
         """Wait until something is so; returns how long it took."""

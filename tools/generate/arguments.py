@@ -26,6 +26,7 @@ from gpu_pools.sharing.time_slicing import TimeSlicing
 from gpu_pools.stack.acknowledged import Acknowledgement
 from gpu_pools.stack.azure_monitor import AzureMonitorSettings
 from gpu_pools.stack.charts import ChartSettings, ChartSource, NfdSettings, OperatorSettings
+from gpu_pools.stack.dra_driver import DraDriverSettings
 from gpu_pools.stack.driver_upgrade import DriverUpgrade
 from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.observability import ObservabilitySettings
@@ -153,6 +154,7 @@ TYPES: Final = (
     Args("ChartSourceArgs", "", (ChartSource,)),
     Args("OperatorSectionArgs", "", (OperatorSettings, ChartSettings), "gpu-operator"),
     Args("NodeFeatureDiscoverySectionArgs", "", (NfdSettings, ChartSettings), "node-feature-discovery"),
+    Args("DraDriverSectionArgs", "", (DraDriverSettings, ChartSettings), "dra-driver-nvidia-gpu"),
     Args("PrometheusStackArgs", _STACK, (ChartSettings,), "kube-prometheus-stack"),
     Args("AzureMonitorArgs", "", (AzureMonitorSettings,)),
     Args("ObservabilitySectionArgs", "", (ObservabilitySettings,)),

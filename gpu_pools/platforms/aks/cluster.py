@@ -13,6 +13,7 @@ from gpu_pools.platforms.beside_existing import refuse_beside
 from gpu_pools.platforms.cluster_rows import CHECKED, CHECKED_DOC, PROTECTED
 from gpu_pools.reading.fields import Kind, Row, flag, inner, one_of, placed_texts, read_inner, reads, row, rows, text
 from gpu_pools.reading.node_count import RANGE, NodeCount, parse_node_count
+from gpu_pools.stack.allocation import ALLOCATION, CLUSTER_DOC, CLUSTER_SAYS
 from gpu_pools.stack.cluster import Cluster
 from gpu_pools.text.errors import show
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.reading.section import Section
+    from gpu_pools.stack.allocation import Allocation
     from gpu_pools.text.errors import Problems
 
 
@@ -163,6 +165,7 @@ class AksSettings(Cluster):
     tags: Mapping[str, str] = row(
         "Tags of group and cluster.", placed_texts(), {}, sets="tags", change="updates", doc="Tags of group, cluster and pools."
     )
+    allocation: Allocation | None = row(CLUSTER_SAYS, ALLOCATION, doc=CLUSTER_DOC)
     protect: bool = row(
         "Refuse to delete or replace the cluster. The pools can still be replaced.",
         flag(),

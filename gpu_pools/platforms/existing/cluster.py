@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from gpu_pools.reading.fields import Kind, Row, row, text
+from gpu_pools.stack.allocation import ALLOCATION, CLUSTER_DOC, CLUSTER_SAYS
 from gpu_pools.stack.cluster import Cluster
 
 if TYPE_CHECKING:
     from gpu_pools.reading.section import Section
+    from gpu_pools.stack.allocation import Allocation
 
 
 def _content(section: Section, one: Row) -> str | None:
@@ -44,6 +46,7 @@ class ExistingSettings(Cluster):
         doc="A kubeconfig itself, instead of a file: `pulumi config set --secret --path gpu-pools:cluster.kubeconfigContent`.",
     )
     context: str | None = row("Context of that file; its current one by default.", text())
+    allocation: Allocation | None = row(CLUSTER_SAYS, ALLOCATION, doc=CLUSTER_DOC)
 
     @property
     def was_there(self) -> bool:

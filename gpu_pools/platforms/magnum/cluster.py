@@ -9,12 +9,14 @@ from gpu_pools.platforms.beside_existing import refuse_beside
 from gpu_pools.platforms.cluster_rows import CHECKED, CHECKED_DOC, PROTECTED
 from gpu_pools.platforms.magnum.existing import BESIDE, INSTEAD, NAME, ExistingMagnum, need_one
 from gpu_pools.reading.fields import Kind, Row, flag, inner, one_of, read, read_inner, reads, row, rows, text, texts, whole_number
+from gpu_pools.stack.allocation import ALLOCATION, CLUSTER_DOC, CLUSTER_SAYS
 from gpu_pools.stack.cluster import Cluster, TaintedBy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.reading.section import Section
+    from gpu_pools.stack.allocation import Allocation
 
 MagnumDriver = Literal["heat", "magnum-cluster-api", "capi-helm"]
 #: The drivers that set no taints on nodes, so that NFD does.
@@ -278,6 +280,7 @@ class MagnumSettings(Cluster):
         doc="Settings of Magnum's driver, merged over the template's. A change makes a new cluster. What the driver is not known "
         "to read, here, in `template` and in `nodeGroupLabels`, is a warning with the nearest that it reads.",
     )
+    allocation: Allocation | None = row(CLUSTER_SAYS, ALLOCATION, doc=CLUSTER_DOC)
     protect: bool = row(
         "Refuse to delete or replace the cluster. The node groups can still be replaced.", flag(), default=False, doc=PROTECTED
     )
