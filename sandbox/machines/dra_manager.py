@@ -44,6 +44,7 @@ _REGISTER_SECONDS: Final = 1.0
 #: dra_plugin.go, defaultClientCallTimeout.
 _CALL_SECONDS: Final = 45.0
 _RETRY_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -105,16 +106,21 @@ class _Driver:
 
     def close(self) -> None:
         """Ask it nothing more."""
-        self._closed = True
-        self._channel.close()
+        self._closed, self.connected = True, False
+        self._channel.unsubscribe(self._follow)
+        # gRPC's own thread, which follows the connection, must have noticed that nobody listens any more.
+        later = threading.Timer(_CLOSE_SECONDS, self._channel.close)
+        later.daemon = True
+        later.start()
 
     def _follow(self, state: grpc.ChannelConnectivity) -> None:
         """The connection has changed; one that has ended is tried anew, so that a driver that comes back is noticed."""
-        self.connected = state is grpc.ChannelConnectivity.READY
-        if state is grpc.ChannelConnectivity.IDLE and not self._closed:
-            with contextlib.suppress(ValueError):
-                self._channel.unsubscribe(self._follow)
-                self._channel.subscribe(self._follow, try_to_connect=True)
+        self.connected = state is grpc.ChannelConnectivity.READY and not self._closed
+        if self._closed:
+            return
+        if state is grpc.ChannelConnectivity.IDLE:
+            self._channel.unsubscribe(self._follow)
+            self._channel.subscribe(self._follow, try_to_connect=True)
         self._changed()
 
 

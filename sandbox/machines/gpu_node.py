@@ -410,11 +410,12 @@ class GpuNode:
         self._end_namespace()
 
     def _end_namespace(self) -> None:
-        self.dra.end()
         if self._manager is not None:
             self._manager.close()
         if self._host is not None:
             self._host.close()
+        # After the drivers: nobody waits for an answer of theirs.
+        self.dra.end()
 
     def _living(self) -> GpuHost:
         """The namespace, made where it is not there (any more); by the machine's thread only."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 _AGAIN_SECONDS: Final = 0.2
+_RETRY_SECONDS: Final = 1.0
 
 
 class _UnusableError(Exception):
@@ -75,7 +76,7 @@ class PodClaims:
     def released(self, world: World, pod: Json) -> bool:
         """Have the claims of a pod unprepared whose containers have ended; whether they are."""
         machine = world.machines.get(objects.node_of(pod))
-        if machine is None or self._programs.release_claims(machine, objects.uid(pod)):
+        if not has_claims(pod) or machine is None or self._programs.release_claims(machine, objects.uid(pod)):
             return True
         world.again_in(_AGAIN_SECONDS)
         return False
@@ -185,5 +186,6 @@ def _delete_slices(world: World, node: str, driver: str = "") -> bool:
         world.api.delete(f"{_SLICES}?fieldSelector={quote(selector)}")
     except ApiError as error:
         LOG.info("ResourceSlices of %s: %s", node, error)
+        world.again_in(_RETRY_SECONDS)
         return False
     return True
