@@ -13,13 +13,14 @@ from typing import Final
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
 from sandbox.toolchain.obtain import obtain
-from sandbox.toolchain.programs import REAL_NODE, program
+from sandbox.toolchain.programs import DRA_DRIVER, DRA_DRIVER_CHART, REAL_NODE, program
 
 #: Tier -> programs that it needs besides those of the tiers before it; `make test` needs none. Of a real node all.
 OF_TIER: Final = {
     "rest": (
         *(one.name for one in REAL_NODE),
         *("promtool", "mig-manager", "nfd-gc", "registry", "actionlint", "pulumi-language-yaml"),
+        *(DRA_DRIVER, DRA_DRIVER_CHART),
     ),
     "night": (
         *("device-plugin-v0.17", "kubelogin"),

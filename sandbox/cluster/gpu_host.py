@@ -1,10 +1,13 @@
 """The environment of one simulated GPU node, in which NVIDIA's own programs run unchanged.
 
-They look at fixed places: GPUs below /sys/bus/pci/devices, the driver in /proc/modules, its MIG capabilities below
-/proc/driver, the kubelet's sockets below /var/lib/kubelet; and they write below /run. Each node therefore has a mount
-namespace of its own, in which these places are the node's; NVML itself is the library of sandbox/nvml. The namespace belongs
-to a keeper process. A process namespace comes with it: whoever ends the keeper, or dies without ending it, ends all that
-runs inside, and the kernel then takes every mount away. Outside nothing changes, but in the folder that is given.
+They look at fixed places: GPUs below /sys/bus/pci/devices, which are links to the tree below /sys/devices, the driver in
+/proc/modules, its devices in /proc/devices, its MIG capabilities below /proc/driver, the kubelet's sockets below
+/var/lib/kubelet; and they write below /run. Each node therefore has a mount namespace of its own, in which these places are
+the node's; NVML itself is the library of sandbox/nvml. The driver's root folder is DRIVER_ROOT in the node's folder
+(driver_files). What DRA drivers keep in /var/lib/kubelet/plugins and in /run/cdi lies in the node's folder, too, and stays.
+
+The namespace belongs to a keeper process. A process namespace comes with it: whoever ends the keeper, or dies without ending it,
+ends all that runs inside, and the kernel then takes every mount away. Outside nothing changes, but in the folder that is given.
 
 Not here: the network (the node shares the machine's), users, and any limit to what the programs may do. Inside, /proc shows
 no process but the one that looks (/proc/self). Linux only: as root, or in a user namespace of each node's own, in which its
@@ -24,7 +27,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from sandbox.nvml import from_tables, state
+from sandbox.cluster import driver_files
+from sandbox.nvml import state
 from sandbox.nvml.library import nvml_environment
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, write_atomic
@@ -37,6 +41,11 @@ if TYPE_CHECKING:
     from sandbox.nvml.simulated import Gpu, Machine
 
 DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
+#: Where plugins register with a kubelet that looks for them, as DRA drivers do, and where they keep what they know.
+PLUGINS_REGISTRY: Final = "/var/lib/kubelet/plugins_registry"
+PLUGINS: Final = "/var/lib/kubelet/plugins"
+#: In the node's folder: the driver's root.
+DRIVER_ROOT: Final = "driver-root"
 _REMEDY: Final = (
     "Run on Linux, as root, where unshare(2), mount(2) and setns(2) are allowed (in a container: privileged), "
     "or where users may make user namespaces."
@@ -47,11 +56,8 @@ _CLASS: Final = 0x030200
 #: An NVIDIA device that none has.
 _UNKNOWN: Final = 0xFFFF10DE
 _CONFIG_BYTES: Final = 256
-#: The driver has a capability for every instance that could ever be. That GPU instances are numbered up to 14 and compute
-#: instances up to 7 is assumed, and with it every minor number behind gpu0/gi0/access, which is 3; nothing here opens them.
-_GPU_INSTANCES: Final = 15
-_COMPUTE_INSTANCES: Final = 8
-
+#: Which device numbers this machine has given away.
+_DEVICES: Final = Path("/proc/devices")
 #: Names of PCI devices, for the first place where NVIDIA's programs look for them. Where they find none they parse a list of
 #: their own, some 30,000 lines, anew for each GPU: that takes far longer than what they are run for. The names serve nothing.
 _PCI_NAMES: Final = "10de  NVIDIA Corporation\n{devices}C 03  Display controller\n\t02  3D controller\n"
@@ -75,20 +81,37 @@ mkdir "$stage/misc"
 ln -s "$1/pci.ids" "$stage/misc/pci.ids"
 mount --no-mtab --move "$stage" /usr/share
 cover mount -t proc proc
-rm -f "$stage/modules" "$stage/driver"
-mkdir -p "$stage/driver/nvidia-caps"
+rm -f "$stage/modules" "$stage/driver" "$stage/devices"
+mkdir -p "$stage/driver/nvidia-caps" "$stage/driver/nvidia"
+ln -s "$1/capabilities" "$stage/driver/nvidia/capabilities"
+ln -s "$1/devices" "$stage/devices"
 ln -s "$1/modules" "$stage/modules"
 ln -s "$1/mig-minors" "$stage/driver/nvidia-caps/mig-minors"
 mount --no-mtab --move "$stage" /proc
 cover mount --rbind /var/lib
 rm -f "$stage/kubelet"
-mkdir -p "$stage/kubelet/device-plugins"
+mkdir -p "$stage/kubelet/device-plugins" "$stage/kubelet/plugins_registry" "$stage/kubelet/plugins" "$1/plugins"
+mount --bind "$1/plugins" "$stage/kubelet/plugins"
 mount --no-mtab --move "$stage" /var/lib
 cover mount --rbind /run
 rm -f "$stage/cdi"
-mkdir "$stage/cdi"
+mkdir -p "$stage/cdi" "$1/cdi"
+mount --bind "$1/cdi" "$stage/cdi"
 mount --no-mtab --move "$stage" /run
+cover mount --rbind /sys/devices
+for root in "$1"/pci-roots/pci*; do
+    rm -f "$stage/${root##*/}"
+    ln -s "$root" "$stage/${root##*/}"
+done
+mount --no-mtab --move "$stage" /sys/devices
 mount --bind "$1/pci" /sys/bus/pci/devices
+if [ -f "$1/device-files" ]; then
+    mount -t tmpfs -o mode=755 driver-devices "$1/driver-root/dev"
+    while read -r name; do
+        : > "$1/driver-root/dev/$name"
+        mount --bind /dev/null "$1/driver-root/dev/$name"
+    done < "$1/device-files"
+fi
 echo "$pid"
 exec cat > /dev/null
 """
@@ -125,13 +148,12 @@ class GpuHost:
         self._library = library
         for name in ("stage", "pci", "bin"):
             make_folder(self.folder / name)
-        write_atomic(self.folder / "modules", "nvidia 62914560 0 - Live 0x0000000000000000 (POE)\n")
-        write_atomic(self.folder / "mig-minors", mig_minors())
         self._put_smi()
         if machine is None:
-            put_pci(self.folder / "pci", self.machine.gpus)
+            self._put_pci(self.machine)
         else:
             self.show(machine)
+        self._put_driver()
         self._keeper = _keep(allowed, self.folder)
         self._pid = self._ready()
 
@@ -163,7 +185,16 @@ class GpuHost:
             SandboxError: when a file cannot be written.
         """
         state.write(self.state, machine)
-        put_pci(self.folder / "pci", machine.gpus)
+        self._put_pci(machine)
+
+    def put_driver_root(self) -> None:
+        """Make the driver's root folder that of the driver which NVML tells of now.
+
+        Raises:
+            SandboxError: when a file cannot be written.
+        """
+        smi = self.folder / "bin" / "nvidia-smi"
+        driver_files.put_driver_root(self.folder / DRIVER_ROOT, self._library, smi, self.machine.driver_version)
 
     def outside(self, path: str) -> Path:
         """Where a path of the node is found from outside of it, while the node lives."""
@@ -272,6 +303,22 @@ class GpuHost:
         message = f"{self.folder}: the mount namespace of this simulated GPU node cannot be furnished: {said}"
         raise SandboxError(message, _REMEDY)
 
+    def _put_pci(self, machine: Machine) -> None:
+        put_pci(self.folder / "pci", machine.gpus, make_folder(self.folder / "pci-roots"))
+
+    def _put_driver(self) -> None:
+        """What the driver shows besides NVML."""
+        machine = self.machine
+        write_atomic(self.folder / "modules", "nvidia 62914560 0 - Live 0x0000000000000000 (POE)\n")
+        write_atomic(self.folder / "mig-minors", driver_files.mig_minors())
+        driver_files.put_capabilities(make_folder(self.folder / "capabilities"), machine.gpus)
+        with explained(_DEVICES, "read"):
+            known = _DEVICES.read_text(encoding="ascii")
+        write_atomic(self.folder / "devices", driver_files.proc_devices(known))
+        self.put_driver_root()
+        names = driver_files.device_files(machine.gpus)
+        write_atomic(self.folder / "device-files", "".join(f"{name}\n" for name in names))
+
     def _put_smi(self) -> None:
         """The uses of nvidia-smi that NVIDIA's programs make: resetting GPUs, and setting their compute mode."""
         module = Path(__file__).parents[1] / "nvml" / "reset.py"
@@ -333,17 +380,6 @@ def _tried(kind: Namespaces) -> str:
     return "" if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"
 
 
-def mig_minors() -> str:
-    """The driver's table of MIG capabilities, for every GPU that a simulated machine can have."""
-    names = ["config", "monitor"]
-    for gpu in range(from_tables.MAX_GPUS):
-        for instance in range(_GPU_INSTANCES):
-            place = f"gpu{gpu}/gi{instance}"
-            names.append(f"{place}/access")
-            names += [f"{place}/ci{compute}/access" for compute in range(_COMPUTE_INSTANCES)]
-    return "".join(f"{name} {minor}\n" for minor, name in enumerate(names, start=1))
-
-
 def _keep(kind: Namespaces, folder: Path) -> subprocess.Popen[str]:
     # The keeper lives as long as its standard input is open: it cannot outlive who started it.
     return subprocess.Popen(
@@ -356,18 +392,48 @@ def _keep(kind: Namespaces, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def put_pci(bus: Path, gpus: Iterable[Gpu]) -> None:
-    """Write the PCI devices of GPUs below a folder, which keeps its identity: it is mounted. Their names lie beside it."""
+def put_pci(bus: Path, gpus: Iterable[Gpu], roots: Path | None = None) -> None:
+    """Write the PCI devices of GPUs below a folder, which keeps its identity: it is mounted. Their names lie beside it.
+
+    Args:
+        bus: shows them by address.
+        gpus: of the machine.
+        roots: the folder of the PCI roots, to which the bus then has links, as in /sys; None: the devices are on the bus.
+
+    Raises:
+        SandboxError: when a file cannot be written.
+    """
     wanted = {f"{gpu.pci[0]:04x}:{gpu.pci[1]:02x}:{gpu.pci[2]:02x}.0": gpu for gpu in gpus}
+    places = {address: _device_place(gpu, address) for address, gpu in wanted.items()}
+    if roots is not None:
+        make_folder(roots / _root_of(0))
     with explained(bus, "change"):
         for entry in bus.iterdir():
+            if entry.is_symlink():
+                entry.unlink()
+            elif entry.name not in wanted or roots is not None:
+                shutil.rmtree(entry)
+        for entry in roots.glob("*/*/*") if roots is not None else ():
             if entry.name not in wanted:
                 shutil.rmtree(entry)
+        for address, place in places.items() if roots is not None else ():
+            (bus / address).symlink_to(f"../../../devices/{place}")
     devices = sorted({_pci_ids(gpu)[0] for gpu in wanted.values()})
     names = "".join(f"\t{device:04x}  GPU\n" for device in devices)
     write_atomic(bus.parent / "pci.ids", _PCI_NAMES.format(devices=names))
     for address, gpu in wanted.items():
-        _put_device(make_folder(bus / address), gpu)
+        _put_device(make_folder(bus / address if roots is None else roots / places[address]), gpu)
+
+
+def _root_of(domain: int) -> str:
+    """The root of a PCI domain, as /sys/devices names it: a machine has one socket here."""
+    return f"pci{domain:04x}:00"
+
+
+def _device_place(gpu: Gpu, address: str) -> str:
+    """Where a GPU is below /sys/devices: behind a bridge of the root."""
+    domain, bus, _ = gpu.pci
+    return f"{_root_of(domain)}/{domain:04x}:00:{bus:02x}.0/{address}"
 
 
 def _pci_ids(gpu: Gpu) -> tuple[int, int]:

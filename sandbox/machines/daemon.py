@@ -15,6 +15,7 @@ from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.machines.cleanup_pod import CleanupPod
 from sandbox.machines.crd_pod import CrdPod
+from sandbox.machines.dra_driver_pod import DraDriverPod
 from sandbox.machines.driver import DriverPod, GpuClientPod, ToolkitPod, ValidatorPod
 from sandbox.machines.gpu_operator import Operator
 from sandbox.machines.gpu_programs import DevicePluginPod, GfdPod, MpsDaemonPod
@@ -25,6 +26,7 @@ from sandbox.machines.nfd import NfdMasterPod
 from sandbox.machines.nfd_gc import NfdCollector
 from sandbox.machines.nfd_worker import NfdWorkerPod
 from sandbox.machines.nodes import Nodes
+from sandbox.machines.pod_claims import PodClaims
 from sandbox.machines.real import RealPrograms
 from sandbox.machines.real_operator import RealOperator
 from sandbox.machines.ruled import RuledPrograms
@@ -75,8 +77,8 @@ class Daemon:
         self._kubelet = Kubelet([
             *real, DriverPod(), ToolkitPod(), LabellerPod(), self._nfd_master, self._nfd_worker, MigManagerPod(programs),
             GfdPod(programs), MpsDaemonPod(programs), DevicePluginPod(programs), ValidatorPod(), GpuClientPod(),
-            VerifierPod(programs), self._cleanup, CrdPod(),
-        ])  # fmt: skip
+            VerifierPod(programs), DraDriverPod(programs), self._cleanup, CrdPod(),
+        ], PodClaims(programs))  # fmt: skip
 
     def run(self, stop: threading.Event) -> None:
         """Live until told to stop."""

@@ -1,9 +1,9 @@
 """One machine with GPUs, on which NVIDIA's own programs run.
 
-They are gpu-feature-discovery, nvidia-device-plugin, mps-control-daemon, config-manager and nvidia-mig-parted. They run in the
-machine's own namespace (sandbox.cluster.gpu_host) on the simulated NVML, one after the other, in a thread of the
-machine: a pass of the daemon never waits for them. It asks, gets None while the answer is being worked on, and is woken when it
-is there.
+They are gpu-feature-discovery, nvidia-device-plugin, mps-control-daemon, config-manager, nvidia-mig-parted, and the DRA driver
+(dra_node). They run in the machine's own namespace (sandbox.cluster.gpu_host) on the simulated NVML, one after the other, in a
+thread of the machine: a pass of the daemon never waits for them. It asks, gets None while the answer is being worked on, and
+is woken when it is there.
 
 The state file of the simulated NVML is the truth about the GPUs; it and what lies beside it are in machines/<node>/ of the
 cluster's folder and outlive the daemon. The programs do not: whoever ends the daemon, however, ends them. How devices get into
@@ -30,6 +30,7 @@ from sandbox.machines.config_pod import SHELL, ConfigManagers, ConfigPod
 from sandbox.machines.containers import PodRun
 from sandbox.machines.device_manager import DeviceManager
 from sandbox.machines.device_plugin import Advertised, Crash
+from sandbox.machines.dra_node import DraNode
 from sandbox.machines.errands import Errands
 from sandbox.machines.gfd import Labels
 from sandbox.machines.mig_parted import NOT_APPLIED
@@ -98,6 +99,8 @@ class GpuNode:
         self._pods: dict[str, PodRun] = {}
         self._configs: dict[str, ConfigPod] = {}
         self._closed = False
+        #: What DRA is on this machine.
+        self.dra = DraNode(self._folder, self._living_for_pods, wake)
 
     # ------------------------------------------------------------------ the GPUs
 
@@ -399,6 +402,7 @@ class GpuNode:
         # What the thread waits for ends with the namespace.
         self._end_namespace()
         self._errands.close()
+        self.dra.close()
         for pod in ending:
             pod.join()
         for config in self._configs.values():
@@ -410,6 +414,8 @@ class GpuNode:
             self._manager.close()
         if self._host is not None:
             self._host.close()
+        # After the drivers: nobody waits for an answer of theirs.
+        self.dra.end()
 
     def _living(self) -> GpuHost:
         """The namespace, made where it is not there (any more); by the machine's thread only."""
@@ -427,6 +433,7 @@ class GpuNode:
             _link(host.folder / "bin" / PROGRAM, self._tools.mps_daemon)
             _link(host.folder / "bin" / SHELL, Path("/bin/sh"))
             self._manager = DeviceManager(host.outside(DEVICE_PLUGINS), self._wake)
+            self.dra.begin(host)
             self._host = host
         return self._host
 

@@ -1,13 +1,14 @@
 """Stand-in for the kubelets: what becomes of the pods that are bound to the machines.
 
-A pod starts as soon as what it mounts exists and its runtime class is known on the machine; known programs then decide for
-themselves (programs), others run; a Job's pod succeeds after a moment, or after as long as its commands `sleep`. Containers
-that end are started again, each after a back-off of its own (backoff), and pods see their ConfigMaps as of their last sync
-(config_volumes): both as with a kubelet, but faster. A deleted pod that says how it ends has its grace (ending) and may have
-work to save (work); any other is gone at once. There are no images to pull, no exec, no network (a pod's address is made up), and
-no logs to ask for: container_logs keeps the last words of what has failed. Of known programs, the verifier's containers really
-run (containers.py), and only they are probed; config-manager does, too, with the programs that it signals (config_pod.py). A pod
-that is labelled like one of a known program, and was not made as those are, never starts (makers).
+A pod starts as soon as what it mounts exists, its claims are prepared (pod_claims), and its runtime class is known on the
+machine; known programs then decide for themselves (programs), others run; a Job's pod succeeds after a moment, or after as
+long as its commands `sleep`. Containers that end are started again, each after a back-off of its own (backoff), and pods see
+their ConfigMaps as of their last sync (config_volumes): both as with a kubelet, but faster. A deleted pod that says how it
+ends has its grace (ending) and may have work to save (work); any other is gone at once. There are no images to pull, no exec,
+no network (a pod's address is made up), and no logs to ask for: container_logs keeps the last words of what has failed. Of
+known programs, the verifier's containers really run (containers.py), and only they are probed; config-manager does, too, with
+the programs that it signals (config_pod.py). A pod that is labelled like one of a known program, and was not made as those
+are, never starts (makers).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sandbox.machines.config_volumes import ConfigVolumes
 from sandbox.machines.ending import NEVER_RAN, Ending, ending, takes_time
 from sandbox.machines.makers import Makers
 from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, last_texts, pod_status
+from sandbox.machines.pod_claims import PodClaims, is_dra_backed
 from sandbox.machines.programs import Context, Program
 from sandbox.machines.world import LOG
 
@@ -89,14 +91,15 @@ class _Life:
 class Kubelet:
     """All kubelets of one cluster."""
 
-    def __init__(self, programs: list[Program]) -> None:
-        """Know the programs, in the order in which they depend on each other."""
-        self._programs = programs
+    def __init__(self, programs: list[Program], claims: PodClaims) -> None:
+        """Know the programs, in the order in which they depend on each other, and who prepares claims."""
+        self._programs, self._claims = programs, claims
         self._lives: dict[str, _Life] = {}
         self._makers = Makers()
 
     def step(self, world: World) -> None:
         """Look at every pod of every machine once."""
+        self._claims.begin(world)
         for node, machine in world.machines.items():
             pods = world.pods_on(node)
             mine = self._sorted(pods)
@@ -120,6 +123,7 @@ class Kubelet:
             for uid, life in self._lives.items()
             if uid in present or (life.pod and self._outlives(world, life.pod, life))
         }
+        self._claims.step(world, frozenset(self._lives))
 
     def _sorted(self, pods: list[Json]) -> list[tuple[Program | None, Json]]:
         """The pods with their programs; what others wait for comes first."""
@@ -144,6 +148,8 @@ class Kubelet:
         )
         objection = self._makers.objection(world, pod) if program is not None else ""
         outcome = _not_run(context, objection) if objection else self._outcome(context, program, life)
+        if isinstance(outcome, Finished) and not self._claims.released(world, pod):
+            return
         self._report(world, pod, outcome, life)
 
     def _end(self, world: World, pod: Json, program: Program | None) -> None:
@@ -154,10 +160,13 @@ class Kubelet:
             elif (left := life.left(pod, pod["metadata"]["deletionGracePeriodSeconds"], world.now)) > 0:
                 world.again_in(left)
                 return
+            elif not self._claims.released(world, pod):
+                return
             else:
                 self._ended(world, pod, life)
-        life.pod = None
-        world.delete_pod(pod, grace_seconds=0)
+        if self._claims.released(world, pod):
+            life.pod = None
+            world.delete_pod(pod, grace_seconds=0)
 
     def _ended(self, world: World, pod: Json, life: _Life) -> None:
         """Its containers have ended: what they have saved is there before anybody sees that."""
@@ -181,7 +190,7 @@ class Kubelet:
     def _outcome(self, context: Context, program: Program | None, life: _Life) -> Outcome:
         world = context.world
         if not life.started:
-            obstacle = _obstacle(context)
+            obstacle = self._obstacle(context)
             if obstacle is not None:
                 world.again_in(_RETRY_SECONDS)
                 return obstacle
@@ -198,6 +207,16 @@ class Kubelet:
             world.again_in(max(0.0, until - world.now))
         return outcome
 
+    def _obstacle(self, context: Context) -> Outcome | None:
+        """What keeps the containers from being created."""
+        return (
+            _rejected(context)
+            or _missing_mount(context)
+            or self._claims.obstacle(context)
+            or _missing_handler(context)
+            or _missing_environment(context)
+        )
+
     @staticmethod
     def _work(context: Context, outcome: Outcome, life: _Life) -> None:
         """It begins with its containers, and is saved where they end by themselves."""
@@ -208,7 +227,7 @@ class Kubelet:
         life.pod = context.pod if isinstance(outcome, Up) else None
 
     def _report(self, world: World, pod: Json, outcome: Outcome, life: _Life) -> None:
-        if isinstance(outcome, Creating) and life.reported != outcome.message:
+        if isinstance(outcome, Creating) and outcome.message and life.reported != outcome.message:
             life.reported = outcome.message
             world.event(pod, outcome.event, outcome.message)
         waiting = {name: life.backoffs[name].seconds for name in life.waits}
@@ -257,15 +276,12 @@ def _job_seconds(pod: Json) -> float:
     return max(_JOB_SECONDS, *(float(sum(map(int, _SLEEP.findall(command)))) for command in commands))
 
 
-def _obstacle(context: Context) -> Outcome | None:
-    """What keeps the containers from being created."""
-    return _rejected(context) or _missing_mount(context) or _missing_handler(context) or _missing_environment(context)
-
-
 def _rejected(context: Context) -> Outcome | None:
     """The device plugin refuses more than one unit of a shared resource, if so configured."""
     for container in objects.containers(context.pod["spec"]):
         for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
+            if is_dra_backed(context.pod, container["name"], resource):
+                continue
             if resource in context.machine.one_per_request and (read_count(amount) or 0) > 1:
                 return Finished(
                     "UnexpectedAdmissionError",

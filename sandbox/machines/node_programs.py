@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sandbox.machines.device_plugin import Advertised, Crash
+    from sandbox.machines.dra_manager import ClaimRequest
     from sandbox.machines.gfd import Labels
     from sandbox.machines.machine import Loaded, Machine
     from sandbox.machines.outcomes import Outcome
@@ -106,6 +107,40 @@ class Configured:
     sidecar_code: int = 1
 
 
+@dataclass(frozen=True)
+class DraDriverRequest:
+    """A container of NVIDIA's DRA driver that is to run.
+
+    Attributes:
+        pod: uid of its pod.
+        attempt: how often it was started again.
+        verbosity: of its log.
+        environment: its variables, those alone that the driver decides by.
+        has_driver: whether the NVIDIA driver is where the container looks for it.
+        server: the API server's address.
+        account: the files of its service account.
+    """
+
+    pod: str
+    attempt: int
+    verbosity: str
+    environment: Mapping[str, str]
+    has_driver: bool
+    server: str
+    account: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class DraDriver:
+    """A DRA driver that runs.
+
+    Attributes:
+        registered: whether it has registered with the kubelet, and answers.
+    """
+
+    registered: bool
+
+
 class NodePrograms(Protocol):
     """The programs of all machines of a cluster."""
 
@@ -156,6 +191,36 @@ class NodePrograms(Protocol):
 
     def stop_mps(self, machine: Machine) -> None:
         """There is no mps-control-daemon on the machine any more, if there was one: the GPUs are given back."""
+
+    def serve_claims(self, machine: Machine, request: DraDriverRequest) -> DraDriver | Crash | None:
+        """See that NVIDIA's DRA driver runs; None until it does, which takes minutes where it has to be built first."""
+
+    def keep_dra_drivers(self, machine: Machine, pods: frozenset[str]) -> None:
+        """End the DRA drivers of any other pod (uids)."""
+
+    def prepare_claims(self, machine: Machine, pod: str, wanted: tuple[ClaimRequest, ...]) -> str | None:
+        """Have the machine's DRA drivers prepare the claims of a pod.
+
+        Args:
+            machine: that the pod is bound to.
+            pod: its uid.
+            wanted: its claims.
+
+        Returns:
+            Why they cannot, empty where they have; None while that is worked on.
+        """
+
+    def release_claims(self, machine: Machine, pod: str) -> bool:
+        """Have the claims of a pod that has ended unprepared; whether none is left that is not."""
+
+    def keep_claims(self, machine: Machine, pods: frozenset[str]) -> None:
+        """Have what was prepared for any other pod (uids) unprepared."""
+
+    def silent_drivers(self, machine: Machine) -> Mapping[str, float]:
+        """DRA driver -> since when it cannot be asked (monotonic), of those that have registered before."""
+
+    def forget_driver(self, machine: Machine, driver: str) -> None:
+        """The ResourceSlices of a DRA driver that cannot be asked are removed."""
 
     def check_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
         """``nvidia-mig-parted assert``: whether a layout is valid, and holds."""

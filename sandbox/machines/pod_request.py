@@ -144,6 +144,7 @@ def field(pod: Json, path: str) -> str:
         "metadata.name": objects.name(pod),
         "metadata.namespace": objects.namespace(pod),
         "metadata.uid": objects.uid(pod),
+        "spec.serviceAccountName": str(pod["spec"].get("serviceAccountName") or ""),
     }
     if path not in known:
         raise _refused(f"the field {path} (known are {', '.join(known)})")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox.machines.device_plugin import Advertised
+from sandbox.machines.device_plugin import Advertised, Crash
+from sandbox.machines.dra_manager import not_registered
 from sandbox.machines.gfd import Labels
 from sandbox.machines.gpu_node import GpuNode
 from sandbox.machines.node_programs import Configured, LayoutAnswer, LayoutRequest
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox.cluster.node_tools import NodeTools
-    from sandbox.machines.device_plugin import Crash
+    from sandbox.machines.dra_manager import ClaimRequest
     from sandbox.machines.gfd import Driver
     from sandbox.machines.machine import Loaded, Machine
-    from sandbox.machines.node_programs import ConfigRequest
+    from sandbox.machines.node_programs import ConfigRequest, DraDriver, DraDriverRequest
     from sandbox.machines.outcomes import Outcome
     from sandbox.machines.pod_request import PodRequest
 
@@ -49,6 +50,7 @@ class RealPrograms:
             if machine.group.hardware.gpus:
                 try:
                     self._look(node, machine)
+                    self._nodes[node].dra.look()
                 except SandboxError as error:
                     LOG.warning("%s: %s", node, error.message)
 
@@ -121,6 +123,44 @@ class RealPrograms:
         if answer is not None:
             self._look(machine.node, machine)
         return answer
+
+    def serve_claims(self, machine: Machine, request: DraDriverRequest) -> DraDriver | Crash | None:
+        """See that NVIDIA's DRA driver runs."""
+        node = self._nodes.get(machine.node)
+        return Crash("this machine has no GPUs") if node is None else node.dra.serve(request)
+
+    def keep_dra_drivers(self, machine: Machine, pods: frozenset[str]) -> None:
+        """End the others."""
+        node = self._nodes.get(machine.node)
+        if node is not None:
+            node.dra.keep_drivers(pods)
+
+    def prepare_claims(self, machine: Machine, pod: str, wanted: tuple[ClaimRequest, ...]) -> str | None:
+        """Ask the drivers; a machine without GPUs has none."""
+        node = self._nodes.get(machine.node)
+        return not_registered(wanted) if node is None else node.dra.prepare(pod, wanted)
+
+    def release_claims(self, machine: Machine, pod: str) -> bool:
+        """Ask the drivers."""
+        node = self._nodes.get(machine.node)
+        return node is None or node.dra.release(pod)
+
+    def keep_claims(self, machine: Machine, pods: frozenset[str]) -> None:
+        """Ask the drivers."""
+        node = self._nodes.get(machine.node)
+        if node is not None:
+            node.dra.keep_claims(pods)
+
+    def silent_drivers(self, machine: Machine) -> Mapping[str, float]:
+        """As the machine's DRA manager knows it."""
+        node = self._nodes.get(machine.node)
+        return {} if node is None else node.dra.silent()
+
+    def forget_driver(self, machine: Machine, driver: str) -> None:
+        """Tell the machine's DRA manager."""
+        node = self._nodes.get(machine.node)
+        if node is not None:
+            node.dra.forget(driver)
 
     def run_pod(self, machine: Machine, request: PodRequest) -> Outcome | None:
         """Run its containers beside them."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sandbox.machines import device_plugin, gfd, mig_parted
 from sandbox.machines.config_manager import ConfigManager
 from sandbox.machines.device_plugin import Crash
+from sandbox.machines.dra_manager import not_registered
 from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS
 from sandbox.machines.mig_parted import MigPartedError
 from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox.machines.device_plugin import Advertised
+    from sandbox.machines.dra_manager import ClaimRequest
     from sandbox.machines.gfd import Labels
     from sandbox.machines.machine import Loaded, Machine
-    from sandbox.machines.node_programs import ConfigRequest, Configured
+    from sandbox.machines.node_programs import ConfigRequest, Configured, DraDriver, DraDriverRequest
     from sandbox.machines.outcomes import Outcome
     from sandbox.machines.pod_request import PodRequest
 
@@ -98,6 +100,35 @@ class RuledPrograms:
         if (replicas is None) != (before is None):
             mode = DEFAULT_MODE if replicas is None else EXCLUSIVE_PROCESS
             machine.gpus = tuple(replace(gpu, compute_mode=mode) for gpu in machine.gpus)
+
+    def serve_claims(self, machine: Machine, request: DraDriverRequest) -> DraDriver | Crash | None:
+        """No rule says what a DRA driver publishes."""
+        del machine, request
+        return Crash("the sandbox has no rules for NVIDIA's DRA driver: it runs where NVIDIA's own programs run")
+
+    def keep_dra_drivers(self, machine: Machine, pods: frozenset[str]) -> None:
+        """Nothing runs."""
+
+    def prepare_claims(self, machine: Machine, pod: str, wanted: tuple[ClaimRequest, ...]) -> str | None:
+        """No driver is registered."""
+        del machine, pod
+        return not_registered(wanted)
+
+    def release_claims(self, machine: Machine, pod: str) -> bool:
+        """Nothing is prepared."""
+        del machine, pod
+        return True
+
+    def keep_claims(self, machine: Machine, pods: frozenset[str]) -> None:
+        """Nothing is prepared."""
+
+    def silent_drivers(self, machine: Machine) -> Mapping[str, float]:
+        """No driver has registered."""
+        del machine
+        return {}
+
+    def forget_driver(self, machine: Machine, driver: str) -> None:
+        """No driver has registered."""
 
     def run_pod(self, machine: Machine, request: PodRequest) -> Outcome | None:
         """Nothing runs."""

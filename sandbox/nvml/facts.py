@@ -32,6 +32,12 @@ _SOME_MIB = 16384
 # NVML_GPU_INSTANCE_PROFILE_n_SLICE of a number of slices; those of declared models that are a second of their size count on.
 _NUMBERS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4, 8: 5, 6: 6}
 _FURTHER = 9
+# NVML_BRAND_*: by what a product's name has. Read by nvidia-smi: Tesla V100S-PCIE-32GB, NVIDIA RTX A2000, NVIDIA A100-SXM4-80GB,
+# NVIDIA H100 80GB HBM3, NVIDIA L4; other products follow from these.
+_BRANDS = {"Tesla": 2, "RTX": 13}
+_NVIDIA_BRAND = 14
+# NVML_GPU_VIRTUALIZATION_MODE_PASSTHROUGH: the machines are virtual ones of clouds, as those of the readings were.
+_PASSED_THROUGH = 1
 # NVML_DEVICE_ARCH_*
 _GENERATIONS = ("maxwell", "pascal", "volta", "turing", "ampere", "ada-lovelace", "hopper", "blackwell")
 _ARCHITECTURES = {name: number for number, name in enumerate(_GENERATIONS, 3)}
@@ -194,13 +200,14 @@ def memory_mib_of(known: GpuModel, profile: MigProfile, printed_gib: float | Non
 
 
 def board(product: str) -> Board:
-    """The facts of a board; an empty one where none of that product was read.
+    """The facts of a board; where none of that product was read, its brand alone, and that it was passed through to its machine.
 
     Args:
         product: what nvmlDeviceGetName answers.
     """
     facts: dict[str, Any] = {}
-    answers: dict[str, Any] = {}
+    brand = next((number for word, number in _BRANDS.items() if word in product.split()), _NVIDIA_BRAND)
+    answers: dict[str, Any] = {"nvmlDeviceGetBrand": brand, "nvmlDeviceGetVirtualizationMode": _PASSED_THROUGH}
     for table in _tables("boards.yaml"):
         if product in table["products"]:
             facts |= table

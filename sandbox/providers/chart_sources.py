@@ -1,10 +1,15 @@
-"""Where a chart comes from: a path, its repository, or the sandbox's stand-in for it.
+"""Where a chart comes from: a path, its repository, a Go module that has the same chart, or the sandbox's stand-in for it.
 
 The repository is always tried first. Whether one can be reached is decided once per process and host, in about two
 seconds, so that a machine without a network doesn't wait for every release. Only then does the stand-in of the same
 name and version take its place, and says so, for versions of gpu-operator that differ from it in a known way too
 (older_charts.py). Any other version gets the error that the repository would have given: another one in its place would be
 another set of values and defaults.
+
+The chart of NVIDIA's DRA driver is in the driver's Go module, so it has no stand-in. Its public address is
+oci://registry.k8s.io/dra-driver-nvidia/charts/dra-driver-nvidia-gpu; the same chart is in https://helm.ngc.nvidia.com/nvidia
+(install.md and upgrade.md in site/content/docs of kubernetes-sigs/dra-driver-nvidia-gpu; kubernetes/k8s.io promotes charts, as in
+its pull request 9475).
 """
 
 from __future__ import annotations
@@ -24,11 +29,17 @@ import yaml
 
 from sandbox.providers.older_charts import NAME as OPERATOR
 from sandbox.providers.older_charts import older_versions, write_older
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
+from sandbox.toolchain.find import find_built
+from sandbox.toolchain.programs import DRA_CHART, DRA_DRIVER_CHART, pinned_version, program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 STAND_INS: Final = Path(__file__).resolve().parents[1] / "charts"
+#: The charts that are in a Go module -> what the toolchain calls them.
+_OF_MODULES: Final = {DRA_CHART: DRA_DRIVER_CHART}
 _PROBE_SECONDS = 2.0
 _PULL_SECONDS = 120.0
 
@@ -74,10 +85,12 @@ class Chart:
     Attributes:
         path: a folder or an archive.
         stand_in: whether it is the sandbox's own.
+        of_module: whether it is the real one, out of a Go module.
     """
 
     path: Path
     stand_in: bool = False
+    of_module: bool = False
 
     def version(self) -> str:
         """The chart's own version, whatever was asked for.
@@ -181,6 +194,9 @@ class ChartSources:
         return Path(tempfile.mkdtemp(dir=self._folder.name))
 
     def _stand_in(self, request: ChartRequest) -> Chart:
+        real = module_chart(request)
+        if real is not None:
+            return Chart(real, of_module=True)
         folder = stand_in_of(request, self._stand_ins)
         if folder is not None:
             return Chart(folder, stand_in=True)
@@ -192,6 +208,8 @@ class ChartSources:
             return self._pulled[key]
         known = ", ".join(filter(None, (version_of(self._stand_ins / request.name), *older)))
         offer = f"only a stand-in of version {known}" if known else "no stand-in for this chart"
+        if request.name in _OF_MODULES:
+            offer = f"only version {_module_version(request.name)}, out of its Go module"
         raise ChartError(f"{_not_found(request)} (it cannot be reached from here, and the sandbox has {offer})")
 
 
@@ -200,6 +218,26 @@ def stand_in_of(request: ChartRequest, stand_ins: Path = STAND_INS) -> Path | No
     known = version_of(stand_ins / request.name)
     # For Helm, v26.7.0 and 26.7.0 are one version.
     return stand_ins / request.name if known and request.version.removeprefix("v") in {"", known.removeprefix("v")} else None
+
+
+def module_chart(request: ChartRequest) -> Path | None:
+    """The folder of a chart that a Go module has; None where there is none of that name and version.
+
+    Raises:
+        ChartError: the module cannot be had.
+    """
+    known = request.name in _OF_MODULES and _module_version(request.name)
+    if not known or request.version.removeprefix("v") not in {"", known}:
+        return None
+    try:
+        return find_built(_OF_MODULES[request.name], Progress()) / request.name
+    except SandboxError as error:
+        raise ChartError(f"{error.message} {error.remedy}") from error
+
+
+def _module_version(chart: str) -> str:
+    """The version of a chart that is in a Go module: its module's."""
+    return pinned_version(program(_OF_MODULES[chart])).removeprefix("v")
 
 
 def version_of(folder: Path) -> str:

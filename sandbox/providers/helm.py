@@ -251,8 +251,9 @@ class Releases:
             repository=options.get("repo") or "",
         )
         chart = self._sources.find(request, env)
-        if chart.stand_in:
-            self._notify(f"chart {request.name} {request.version} from the stand-in, repository {request.source} not reachable")
+        if chart.stand_in or chart.of_module:
+            origin = "its Go module" if chart.of_module else "the stand-in"
+            self._notify(f"chart {request.name} {request.version} from {origin}, repository {request.source} not reachable")
         return chart
 
     @contextmanager

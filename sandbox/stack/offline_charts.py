@@ -1,8 +1,9 @@
-"""The stand-in charts for a real Kubernetes plugin, where a chart's repository cannot be reached.
+"""The charts that a real Kubernetes plugin gets from this machine, where a chart's repository cannot be reached.
 
-The stand-in of that plugin falls back on them by itself (sandbox.providers.chart_sources). A real one knows nothing of them: for
-it the engine's copy of the stack file names their folders. Never the user's own file, and never another version than was asked
-for: that would be another set of values and defaults.
+They are the sandbox's stand-ins, and the real chart of NVIDIA's DRA driver out of its Go module. The stand-in of that plugin
+falls back on them by itself (sandbox.providers.chart_sources). A real one knows nothing of them: for it the engine's copy of the
+stack file names their folders. Never the user's own file, and never another version than was asked for: that would be another
+set of values and defaults.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpu_pools.stack.settings import NAMESPACE
-from sandbox.providers.chart_sources import ChartRequest, answers, stand_in_of
+from sandbox.providers.chart_sources import ChartRequest, answers, module_chart, stand_in_of
 from sandbox.system.files import write_atomic
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def _stand_in(chart: ChartSettings, reachable: Callable[[str], bool]) -> Path | 
     address = chart.source.repository or chart.source.oci
     if address is None or reachable(address):
         return None
-    return stand_in_of(ChartRequest(chart.name, chart.version, address))
+    request = ChartRequest(chart.name, chart.version, address)
+    return module_chart(request) or stand_in_of(request)
 
 
 def with_charts(text: str, charts: Mapping[str, Path]) -> str:

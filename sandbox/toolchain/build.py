@@ -61,6 +61,13 @@ def go_build(program: Program, folder: Path, meter: Meter | None = None) -> None
         SandboxError: when Go is missing or too old, the sources cannot be had, or the build fails.
     """
     go = _go(program)
+    if program.packages:
+        _build_packages(go, program, folder, meter)
+    for copy in program.copies:
+        _copy_from_module(go, copy, folder)
+
+
+def _build_packages(go: str, program: Program, folder: Path, meter: Meter | None) -> None:
     packages = program.packages
     # Go names one after the last part of its package, and etcd's is `server`. Several go in one run: while one is linked, by one
     # core, the next is compiled.
@@ -73,8 +80,6 @@ def go_build(program: Program, folder: Path, meter: Meter | None = None) -> None
         more = stack.enter_context(libseccomp.settings()) if program.libseccomp else {}
         command = [go, "build", *flags, "-o", output, *packages.values()]
         _run_go(command, program.graph, cgo=program.cgo, more=more, meter=meter)
-    for copy in program.copies:
-        _copy_module_file(go, copy, folder)
 
 
 def build_standard_library(program: Program, meter: Meter | None = None) -> None:
@@ -122,7 +127,7 @@ def _modules(go: str, program: Program) -> dict[str, Path]:
 
 def _go(program: Program) -> str:
     """Find a Go command that can build the program."""
-    names = ", ".join(program.packages)
+    names = ", ".join(program.packages) or program.name
     go = shutil.which("go")
     needed = pinned_go(program.graph)
     variable = " (or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver)"
@@ -190,12 +195,18 @@ def _wait_for(process: subprocess.Popen[str], meter: Meter) -> None:
     process.wait()
 
 
-def _copy_module_file(go: str, copy: ModuleFile, folder: Path) -> None:
-    """Copy a file out of a module's sources, made executable."""
+def _copy_from_module(go: str, copy: ModuleFile, folder: Path) -> None:
+    """Copy a file out of a module's sources, made executable, or a folder, made writable for its owner."""
     version = pin(copy.graph, copy.module)
     output = _run_go([go, "mod", "download", "-json", f"{copy.module}@{version}"], copy.graph)
     source = Path(json.loads(output)["Dir"]) / copy.path
     target = folder / source.name
     with explained(target, "write"):
-        shutil.copyfile(source, target)
-        target.chmod(0o755)
+        if source.is_dir():
+            shutil.copytree(source, target, copy_function=shutil.copyfile)
+            # Go's own copies are read-only, and nobody could remove such a folder.
+            for path in (target, *target.rglob("*")):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+        else:
+            shutil.copyfile(source, target)
+            target.chmod(0o755)

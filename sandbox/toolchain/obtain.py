@@ -129,4 +129,4 @@ def _build(programs: Sequence[Program], progress: Progress) -> list[str]:
 
 
 def _title(one: Program) -> str:
-    return f"{' + '.join(one.packages)} {pinned_version(one)}"
+    return f"{' + '.join(one.packages) or one.name} {pinned_version(one)}"

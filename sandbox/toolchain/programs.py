@@ -21,6 +21,10 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "programs"
 LANGUAGE_HOST: Final = "pulumi-language-python"
 WHOLE_ENGINE: Final = "pulumi-whole"
 OLDER_PLUGIN: Final = "device-plugin-v0.17"
+DRA_DRIVER: Final = "dra-driver"
+#: The chart of the same driver. It is in the folder DRA_CHART of the cache folder.
+DRA_DRIVER_CHART: Final = "dra-driver-chart"
+DRA_CHART: Final = "dra-driver-nvidia-gpu"
 _CLUSTER: Final = "kubernetes"
 _KUBERNETES: Final = "k8s.io/kubernetes"
 _OWN: Final = "gpu-pools.invalid/sandbox/"
@@ -28,12 +32,12 @@ _OWN: Final = "gpu-pools.invalid/sandbox/"
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """A file that is taken as it is from the sources of a Go module.
+    """A file or a folder that is taken as it is from the sources of a Go module.
 
     Attributes:
         graph: the folder below programs/ whose go.mod pins the module.
         module: the module's path.
-        path: the file, relative to the module's root.
+        path: the file or folder, relative to the module's root.
     """
 
     graph: str
@@ -60,13 +64,13 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Program:
-    """Programs that are built together.
+    """Programs that are built together, or files alone that a Go module has.
 
     Attributes:
         name: of the whole, as its folder in the cache begins.
         graph: the folder below programs/ with go.mod and go.sum.
         module: the module whose version in go.mod is the programs' version.
-        packages: what to build, as program name -> Go package.
+        packages: what to build, as program name -> Go package; none where only files are copied.
         version_symbol: the Go variable that the version is linked into; None when the program knows it.
         seconds: about how much processor time a build takes, after others of its go.mod and Go's own library
             (benchmarks/README.md).
@@ -151,6 +155,7 @@ def _pulumi(name: str, seconds: float, left_out: tuple[LeftOut, ...] = ()) -> Pr
 
 _DEVICE_PLUGIN: Final = "github.com/NVIDIA/k8s-device-plugin"
 _MIG_PARTED: Final = "github.com/NVIDIA/mig-parted"
+_DRA_DRIVER: Final = "sigs.k8s.io/dra-driver-nvidia-gpu"
 _NFD: Final = "sigs.k8s.io/node-feature-discovery"
 _CONTAINERD: Final = "github.com/containerd/containerd/v2"
 _CONTAINER_TOOLKIT: Final = "github.com/NVIDIA/nvidia-container-toolkit"
@@ -259,6 +264,26 @@ PROGRAMS: Final[tuple[Program, ...]] = (
     # The rest is made when somebody asks for it. For comparing with an older one, and for MPS daemons whose operator brings an
     # older one: its config-manager is that of v0.17.0 to v0.18.1.
     _device_plugin("v0.17", OLDER_PLUGIN, 70, "config-manager"),
+    # For nodes whose GPUs are allocated by DRA. It needs a newer Kubernetes than the one that runs here: they share nothing.
+    Program(
+        name=DRA_DRIVER,
+        graph=DRA_DRIVER,
+        module=_DRA_DRIVER,
+        packages={"gpu-kubelet-plugin": f"{_DRA_DRIVER}/cmd/gpu-kubelet-plugin"},
+        version_symbol=f"{_DRA_DRIVER}/internal/info.version",
+        seconds=100,
+        cgo=True,
+    ),
+    # Its chart, which installs it. Whoever only renders the chart needs no program.
+    Program(
+        name=DRA_DRIVER_CHART,
+        graph=DRA_DRIVER,
+        module=_DRA_DRIVER,
+        packages={},
+        version_symbol=None,
+        seconds=1,
+        copies=(ModuleFile(DRA_DRIVER, _DRA_DRIVER, f"deployments/helm/{DRA_CHART}"),),
+    ),
     # For programs that use the components from YAML.
     Program(
         name="pulumi-language-yaml",

@@ -17,10 +17,12 @@ import yaml
 
 from gpu_pools.hardware.operands import brought
 from gpu_pools.stack.charts import VERSIONS
+from sandbox.providers import chart_sources
 from sandbox.providers.chart_sources import STAND_INS, Chart, ChartError, ChartRequest, ChartSources
 from sandbox.providers.helm import Releases, resource_names
 from sandbox.providers.older_charts import write_older
 from sandbox.providers.values import UNKNOWN
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +91,30 @@ class TestSources:
         with pytest.raises(ChartError, match=r'chart "cert-manager" version "v1" not found in .*no stand-in for this chart'):
             self.find(ChartRequest("cert-manager", "v1", "https://charts.jetstack.io"))
 
+    @pytest.mark.parametrize(
+        ("chart", "repository"),
+        [("oci://registry.k8s.io/dra-driver-nvidia/charts/dra-driver-nvidia-gpu", ""), ("dra-driver-nvidia-gpu", NVIDIA)],
+    )
+    def test_the_chart_of_a_go_module_is_the_real_one(
+        self, chart: str, repository: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(chart_sources, "find_built", lambda name, _: tmp_path / name)
+        found = self.find(ChartRequest(chart, "0.5.0", repository))
+        place = tmp_path / "dra-driver-chart" / "dra-driver-nvidia-gpu"
+        assert found == Chart(place, of_module=True)
+
+    def test_another_version_of_it_is_not_found(self) -> None:
+        with pytest.raises(ChartError, match=r"not found in .*the sandbox has only version 0\.5\.0, out of its Go module"):
+            self.find(ChartRequest("dra-driver-nvidia-gpu", "0.4.1", NVIDIA))
+
+    def test_a_module_that_cannot_be_had_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(name: str, _: object) -> Path:
+            raise SandboxError(f"{name}: no Go", "Install it.")
+
+        monkeypatch.setattr(chart_sources, "find_built", refuse)
+        with pytest.raises(ChartError, match=r"dra-driver-chart: no Go Install it\."):
+            self.find(ChartRequest("dra-driver-nvidia-gpu", "0.5.0", NVIDIA))
+
     def test_a_path_is_taken_as_it_is(self) -> None:
         found = self.find(ChartRequest(str(STAND_INS / "gpu-operator")))
         assert not found.stand_in
@@ -126,6 +152,18 @@ def test_a_chart_of_each_version_brings_that_version_s_driver_and_definitions(
     assert ("kubeletRootDir" in spec["hostPaths"]["properties"]) is (version == "v26.7.0")
     assert ("default" in spec["migManager"]["properties"]["config"]["properties"]["name"]) is version.startswith("v25")
     assert spec["cdi"]["properties"]["enabled"]["default"] is (version != "v25.3.4")
+
+
+@pytest.mark.sweep
+def test_the_real_chart_of_the_dra_driver_runs_its_plugin(helm: str) -> None:
+    chart = ChartSources(lambda: helm, reachable=lambda _: False).find(ChartRequest("dra-driver-nvidia-gpu", "0.5.0", NVIDIA), {})
+    assert chart.version() == "0.5.0"
+    values = ["--set", "gpuResourcesEnabledOverride=true,resources.computeDomains.enabled=false"]
+    command = [helm, "template", "dra", str(chart.path), "--namespace", "n", "--kube-version", "1.36.3", *values]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    [plugin] = [item for item in yaml.safe_load_all(said) if item and item["kind"] == "DaemonSet"]
+    [container] = plugin["spec"]["template"]["spec"]["containers"]
+    assert container["args"][-1].rstrip().endswith("gpu-kubelet-plugin -v $(LOG_VERBOSITY)")
 
 
 def test_resource_names_are_listed_by_kind() -> None:

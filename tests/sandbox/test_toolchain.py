@@ -397,6 +397,22 @@ def test_a_module_is_built_in_its_pinned_version_whatever_is_on_the_machine(mach
     assert (folder / "gpu-feature-discovery").is_file()
 
 
+def test_a_folder_of_a_module_is_copied_so_that_its_owner_can_remove_it(machine: Machine) -> None:
+    machine.put_go()
+    chart = machine.sources / "deployments" / "helm" / "dra-driver-nvidia-gpu"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("version: 0.5.0")
+    for path in (chart / "Chart.yaml", chart / "templates", chart):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    found = find_built("dra-driver-chart", Progress(machine.out)) / "dra-driver-nvidia-gpu"
+    for path in (chart, chart / "templates"):
+        path.chmod(0o755)
+    assert (found / "Chart.yaml").read_text() == "version: 0.5.0"
+    assert [path.stat().st_mode & 0o777 for path in (found, found / "templates", found / "Chart.yaml")] == [0o755, 0o755, 0o644]
+    assert machine.builds() == []
+    assert "dra-driver-chart v0.5.0" in machine.out.getvalue()
+
+
 def test_every_program_is_pinned() -> None:
     for one in PROGRAMS:
         assert re.fullmatch(r"v\d+\.\d+\.\d+", pinned_version(one))

@@ -66,6 +66,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_environment.py": "tests/engine/test_interruption.py",
     "tests/engine/test_upgrades.py": "tests/unit/test_operator_upgrade.py",
     "tests/engine/test_verification.py": "tests/sandbox/machines/test_verified_nodes.py",
+    "tests/sandbox/machines/test_dra_nodes.py": "tests/sandbox/machines/test_dra_manager.py",
     "tests/sandbox/machines/test_nfd_gc.py": "tests/sandbox/machines/test_nfd_worker.py",
     "tests/sandbox/real/test_generated_layouts.py": "tests/sandbox/machines/test_mig.py",
     "tests/sandbox/real_node/test_private_pull.py": "tests/sandbox/test_charts.py",

@@ -40,7 +40,6 @@ OF_ONE_CARD = {
 }
 OF_THE_HOST = {
     "nvmlDeviceGetPersistenceMode": "what its administrator set",
-    "nvmlDeviceGetVirtualizationMode": "whether it is a virtual machine",
     "nvmlSystemGetConfComputeCapabilities": "depends on the CPU",
 }
 MOVES = {

@@ -99,12 +99,34 @@ def test_known_memory_is_not_derived() -> None:
     assert {one.name: one.memory_mib for one in profiles("h100-80gb")}["3g.40gb"] == 40448
 
 
-def test_a_board_of_which_nothing_was_read_has_no_facts() -> None:
+def test_a_board_of_which_nothing_was_read_has_no_facts_but_its_brand() -> None:
     # The same chip as the SXM board that was read, and another board: fewer cores, less power, other memory.
     [gpu] = from_tables.machine_state("h100-80gb", "NVIDIA H100 PCIe", 1).gpus
-    assert (gpu.answers, gpu.reserved_kib, gpu.pci_subsystem, gpu.row_histogram) == ((), 0, None, None)
+    assert {one.function for one in gpu.answers} == {"nvmlDeviceGetBrand", "nvmlDeviceGetVirtualizationMode"}
+    assert (gpu.reserved_kib, gpu.pci_subsystem, gpu.row_histogram) == (0, None, None)
     [read] = from_tables.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 1).gpus
     assert read.answers == board("NVIDIA H100 80GB HBM3").answers != ()
+
+
+@pytest.mark.parametrize(
+    ("product", "brand"),
+    [
+        ("Tesla V100S-PCIE-32GB", "2"),
+        ("NVIDIA RTX A2000 8GB Laptop GPU", "13"),
+        ("NVIDIA A100-SXM4-80GB", "14"),
+        ("NVIDIA H100 80GB HBM3", "14"),
+        ("NVIDIA L4", "14"),
+    ],
+)
+def test_a_board_has_the_brand_that_was_read(product: str, brand: str) -> None:
+    answers = {one.function: one.value for one in board(product).answers}
+    assert (answers["nvmlDeviceGetBrand"], answers["nvmlDeviceGetVirtualizationMode"]) == (brand, "1")
+
+
+@pytest.mark.parametrize("key", model_keys())
+def test_every_model_answers_what_the_dra_driver_asks(key: str) -> None:
+    [gpu] = from_tables.machine_state(key, next(iter(model(key).products), "NVIDIA Unknown"), 1).gpus
+    assert {"nvmlDeviceGetBrand", "nvmlDeviceGetVirtualizationMode"} <= {one.function for one in gpu.answers}
 
 
 def test_the_same_node_has_the_same_gpus() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
+from sandbox.cluster.gpu_host import DEVICE_PLUGINS, DRIVER_ROOT, PLUGINS, PLUGINS_REGISTRY, GpuHost
 from sandbox.nvml import from_tables, simulated, state
 from sandbox.system.errors import SandboxError
 from sandbox.system.patience import Patience
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.programs
 
+MINORS = "/proc/driver/nvidia-caps/mig-minors"
+CAPABILITIES = "/proc/driver/nvidia/capabilities"
 MIG_ON = replace(from_tables.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 3), driver_version="570.00.00")
 
 
@@ -75,6 +77,55 @@ def test_programs_see_the_driver_and_its_mig_capabilities(host: GpuHost) -> None
     minors = host.run(["cat", "/proc/driver/nvidia-caps/mig-minors"], seconds=60).stdout.splitlines()
     assert minors[:4] == ["config 1", "monitor 2", "gpu0/gi0/access 3", "gpu0/gi0/ci0/access 4"]
     assert len({line.split()[1] for line in minors}) == len(minors)
+
+
+def test_a_gpu_is_behind_a_root_of_the_pci_bus(host: GpuHost) -> None:
+    bus = "/sys/bus/pci/devices"
+    assert said(host, f"readlink {bus}/0000:02:00.0") == ["../../../devices/pci0000:00/0000:00:02.0/0000:02:00.0"]
+    assert said(host, f"cat {bus}/../devices/0000:01:00.0/vendor /sys/devices/pci0000:00/0000:00:01.0/*/vendor") == ["0x10de"] * 2
+    assert said(host, "ls /sys/devices/system/cpu/online") == ["/sys/devices/system/cpu/online"]
+
+
+def test_a_capability_s_file_has_the_minor_number_of_the_driver_s_table(host: GpuHost) -> None:
+    minors = dict(line.split() for line in host.run(["cat", MINORS], seconds=60).stdout.splitlines())
+    for gpu, instance, compute in ((0, 0, 0), (1, 14, 7)):
+        folder = f"{CAPABILITIES}/gpu{gpu}/mig/gi{instance}"
+        lines = said(host, f"cat {folder}/access {folder}/ci{compute}/access")
+        place = f"gpu{gpu}/gi{instance}"
+        assert lines[1::6] == [minors[f"{place}/access"], minors[f"{place}/ci{compute}/access"]]
+    assert said(host, f"ls {CAPABILITIES}") == ["gpu0", "gpu1", "mig"]
+
+
+def test_of_gpus_without_mig_there_are_no_capabilities(library: Path, tmp_path: Path) -> None:
+    with GpuHost(tmp_path, library, from_tables.machine_state("t4-16gb", "Tesla T4", 1)) as host:
+        assert said(host, f"ls {CAPABILITIES}") == ["mig"]
+
+
+def test_the_driver_s_devices_have_numbers_that_nobody_else_has(host: GpuHost) -> None:
+    text = host.run(["cat", "/proc/devices"], seconds=60).stdout
+    characters, blocks = text.split("Block devices:\n")
+    named = [line.split() for line in characters.splitlines()[1:] if line]
+    assert [number for number, name in named if name in {"nvidia", "nvidiactl"}] == ["195", "195"]
+    [caps] = [number for number, name in named if name == "nvidia-caps"]
+    assert [name for number, name in named if number == caps] == ["nvidia-caps"]
+    assert Path("/proc/devices").read_text().endswith(blocks)
+    assert {name for _, name in named} > {"mem", "tty"}
+
+
+def test_the_driver_s_root_has_its_library_and_device_files(host: GpuHost) -> None:
+    root = host.folder / DRIVER_ROOT
+    assert said(host, f"readlink {root}/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1") == ["libnvidia-ml.so.580.95.05"]
+    names = ["nvidia-uvm", "nvidia-uvm-tools", "nvidia0", "nvidia1", "nvidiactl"]
+    assert said(host, f"cd {root}/dev; for name in *; do test -c $name && echo $name; done") == names
+    assert list((root / "dev").iterdir()) == []
+
+
+def test_what_a_dra_driver_keeps_outlives_the_node(library: Path, tmp_path: Path) -> None:
+    machine = from_tables.machine_state("t4-16gb", "Tesla T4", 1)
+    with GpuHost(tmp_path, library, machine) as host:
+        said(host, f"echo 1 > {PLUGINS}/checkpoint; echo 2 > /var/run/cdi/claim; echo 3 > {PLUGINS_REGISTRY}/mark")
+    with GpuHost(tmp_path, library) as host:
+        assert said(host, f"cat {PLUGINS}/checkpoint /run/cdi/claim; ls {PLUGINS_REGISTRY}") == ["1", "2"]
 
 
 def test_the_rest_of_proc_is_still_there(host: GpuHost) -> None:
