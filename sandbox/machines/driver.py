@@ -82,19 +82,32 @@ class ValidatorPod:
         return app(pod) == "nvidia-operator-validator"
 
     def evaluate(self, context: Context) -> Outcome:
-        """Pass the validations in order; the last one only needs any GPU resource, shared or not, in whatever number."""
+        """Pass the validations in order, as nvidia-validator does it (cmd/nvidia-validator/main.go of v26.7.0).
+
+        The last one looks for any GPU resource in the node's capacity, in whatever number, unless its variable has it check
+        something that was checked before.
+        """
         machine = context.machine
         if machine.driver is None:
             return InitWaiting("driver-validation")
         if not machine.gpu_usable:
             return InitWaiting("toolkit-validation")
-        offered = any(
-            count for name, count in machine.advertised.items() if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
-        )
+        if _last_component(context.pod) != "plugin":
+            return Up()
+        capacity = context.node.get("status", {}).get("capacity", {})
+        counts = {**capacity, **machine.advertised}
+        offered = any(int(count) for name, count in counts.items() if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-")))
         return Up() if offered or objects.running(context.pod) else InitWaiting("plugin-validation")
 
     def absent(self, world: World, machine: Machine) -> None:
         """It leaves nothing on the machine."""
+
+
+def _last_component(pod: Json) -> str:
+    """What the container that checks the device plugin is told to check."""
+    inits = pod["spec"].get("initContainers", [])
+    variables = next((one.get("env", []) for one in inits if one["name"] == "plugin-validation"), [])
+    return next((str(one.get("value", "")) for one in variables if one["name"] == "COMPONENT"), "plugin")
 
 
 class GpuClientPod:
