@@ -63,6 +63,9 @@ VERIFICATION: Final = "gpu-pools:index:Verification"
 AKS_POOL: Final = "gpu-pools:index:AksGpuNodePool"
 #: Our own component by which new nodes take no pods until their verifier has passed.
 STARTUP_TAINT: Final = "gpu-pools:index:StartupTaint"
+#: What pods that get GPUs through resource claims are allocated from.
+DEVICE_CLASS: Final = "kubernetes:resource.k8s.io/v1:DeviceClass"
+DRA_CHART: Final = "dra-driver-nvidia-gpu"
 CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 MIG_LABEL: Final = "nvidia.com/mig.config"
 OPERATOR_CHART: Final = "gpu-operator"

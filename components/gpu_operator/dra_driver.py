@@ -23,6 +23,7 @@ from gpu_pools.components.engine.options import child_options
 from gpu_pools.components.kubernetes.helm import chart_release, chart_values, privileged_namespace
 from gpu_pools.components.kubernetes.pull_secret import pull_secret
 from gpu_pools.plan.planned import Plan
+from gpu_pools.text.errors import InvalidStackError, Problem
 
 
 class DraDriverArgs(TypedDict):
@@ -65,14 +66,12 @@ class DraDriver(pulumi.ComponentResource):
             planned: a plan, where there is one, instead of pools and sections.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the arguments.
-            ValueError: where no pool gets its GPUs to pods through claims.
+            InvalidStackError: with everything that is wrong with the arguments, or where no pool has claims.
         """
         args = known_args(f"DraDriver({name})", args, DraDriverArgs)
         plan = plan_of(f"DraDriver({name})", planned, cast("Any", args))
         if plan.dra is None:
-            message = f"DraDriver({name}): no pool says `allocation: dra`. Add it to a pool, or leave the component out."
-            raise ValueError(message)
+            raise InvalidStackError([_no_claims(f"DraDriver({name})")])
         super().__init__("gpu-pools:index:DraDriver", name, None, opts)
         chart = plan.settings.dra_driver.chart
         self.namespace = pulumi.Output.from_input(DRA_NAMESPACE)
@@ -108,3 +107,12 @@ class DraDriver(pulumi.ComponentResource):
         for shares, pods in needed.share_pods.items():
             metadata: Any = {"name": share_daemon_set(shares), "namespace": DRA_NAMESPACE}
             DaemonSet(f"{name}-shares-{shares}", metadata=metadata, spec=cast("Any", dict(pods)), opts=after)
+
+
+def _no_claims(what: str) -> Problem:
+    return Problem(
+        f"{what}.pools",
+        "no pool says `allocation: dra`, so nothing needs the driver",
+        "at least one pool with `allocation: dra`",
+        "Add it to a pool, or to `config.cluster` for all of them; or leave the component out.",
+    )

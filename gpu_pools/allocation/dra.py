@@ -13,7 +13,7 @@ claim by itself (KEP-5004, on by default since Kubernetes 1.36).
 
 Sources: kubernetes-sigs/dra-driver-nvidia-gpu v0.5.0 (templates/kubeletplugin.yaml and deviceclass-gpu.yaml of its chart,
 cmd/gpu-kubelet-plugin/{main,deviceinfo}.go); k8s.io/dynamic-resource-allocation v0.36.3, extendedresourcecache.go. Second source:
-the real driver, run against the real scheduler (tests/sandbox/test_dra.py).
+the real driver, run against the real scheduler (tests/sandbox/machines/test_dra_nodes.py).
 
 Not here: the device plugin's side of a declaration (device_plugin.py), and which declarations cannot be allocated by claims
 (gpu_pools/plan/dra_checks.py).

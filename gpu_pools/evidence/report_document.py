@@ -59,6 +59,7 @@ class ObservedDocument(msgspec.Struct, rename="camel"):
     failure: str | None = None
     mps: Mapping[str, str] | None = None
     set_by: Mapping[str, str] = {}
+    devices: Mapping[str, _Count] = {}
 
 
 class ReportDocument(msgspec.Struct, rename="camel"):

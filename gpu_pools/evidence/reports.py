@@ -91,6 +91,7 @@ class Report:
         mps: what the MPS daemon said, by name.
         gpus: by index.
         set_by: label or taint -> who has set it.
+        devices: what the DRA driver announces, as resources -> count; empty with the device plugin.
         notes: remarks.
         omitted: how many of which kind the report had no room for.
         document: the whole as it was read.
@@ -109,6 +110,7 @@ class Report:
     mps: Mapping[str, str]
     gpus: tuple[Gpu, ...]
     set_by: Mapping[str, str]
+    devices: Mapping[str, int]
     notes: tuple[str, ...]
     omitted: Mapping[str, int]
     document: Mapping[str, Any]
@@ -157,6 +159,7 @@ def _report(read: ReportDocument, document: Mapping[str, Any]) -> Report:
         mps=dict(sorted((observed.mps or {}).items())),
         gpus=tuple(map(_gpu, observed.gpus)),
         set_by=dict(sorted(observed.set_by.items())),
+        devices=dict(sorted(observed.devices.items())),
         notes=read.notes,
         omitted=dict(sorted(read.omitted.items())),
         document=document,

@@ -83,7 +83,8 @@ def _strayed(evidence: Evidence) -> Iterator[str]:
 def _rows(evidence: Evidence, pool: PoolEvidence) -> Iterator[tuple[tuple[str, ...], Verdict]]:
     name, declared = plain(pool.declared.name, _NAME_CHARACTERS), plain(pool.declared.declared, _NAME_CHARACTERS)
     for node in pool.nodes:
-        seen = plain(resources_text(node.allocatable), _NAME_CHARACTERS)
+        devices = node.report.devices if node.report else {}
+        seen = plain(resources_text({**node.allocatable, **devices}), _NAME_CHARACTERS)
         age = _age(evidence, node)
         yield (name, _name(node), declared, seen, age, node.verdict.value), node.verdict
     if not pool.nodes or pool.verdict is Verdict.NOT_YET_PROVEN:

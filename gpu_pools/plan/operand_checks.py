@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.operands import documented_kubernetes, overridden, parse_version, since, version_text
 from gpu_pools.rendering.startup_taint import refusal
+from gpu_pools.stack.allocation import DRA
 from gpu_pools.stack.doubtful_values import driver_of_nobody, strategy_without_cdi
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def first_offer_warnings(pool: Pool, sharing: Sharing, settings: Settings) -> It
     version = parse_version(installed_operand(settings, "devicePlugin")[0] or "")
     first = version is not None and version >= since("devicePlugin.defaultFirst")
     shared = sharing.replication_of(None)
+    if settings.allocation(pool) == DRA:
+        return
     if shared is None or not (first and pool.autoscaled) or settings.verification.startup_taint:
         return
     remedy = f"have them select nodes by nvidia.com/gpu.sharing-strategy={shared.node_label}"

@@ -151,7 +151,7 @@ class Platform(PlatformReader, Generic[ClusterT]):
         """Return the cluster's settings for the ids of changes; of newer ones those that are written, so that ids stay."""
         declared = dataclasses.asdict(cast("Any", cluster))
         # It changes how pods get GPUs, and nothing of the cluster.
-        del declared["allocation"]
+        declared.pop("allocation", None)
         return declared
 
     def declared_identity(self, cluster: ClusterT) -> dict[str, Any]:

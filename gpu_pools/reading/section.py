@@ -41,6 +41,7 @@ _BELONGS: Final[Mapping[str, str]] = {
     "gpuModel": "a pool of an existing cluster, or a flavor under gpu-pools:flavors",
     "sharing": "a pool, as the name of a declaration under gpu-pools:sharing",
     "taints": "a pool",
+    "location": "gpu-pools:cluster of platform aks",
     "minimum": "a pool",
     "protect": "the cluster of AKS or Magnum, or a pool of such a cluster",
     "adminGroups": "gpu-pools:cluster.entra of AKS",

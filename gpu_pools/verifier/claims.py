@@ -3,7 +3,7 @@
 Only nodes whose expectation has `claims` load this. What is announced is judged in compare_claims.py.
 
 Sources: Kubernetes v1.36.3, k8s.io/api/resource/v1/types.go; kubernetes-sigs/dra-driver-nvidia-gpu v0.5.0,
-cmd/gpu-kubelet-plugin/deviceinfo.go; seen with both programs (tests/sandbox/test_dra.py).
+cmd/gpu-kubelet-plugin/deviceinfo.go; seen with both programs (tests/sandbox/machines/test_dra_nodes.py).
 """
 
 from __future__ import annotations

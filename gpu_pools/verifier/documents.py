@@ -163,9 +163,18 @@ class _Scanning:
 def as_json(value: Any) -> Any:  # noqa: ANN401
     """What `read` would read back."""
     if isinstance(value, Record):
-        return {_name(field): as_json(getattr(value, field)) for field in value.record_fields}
+        return {
+            _name(field): as_json(getattr(value, field))
+            for field in value.record_fields
+            # What is None by default need not be said, and is not.
+            if getattr(value, field) is not None or field not in vars(type(value))
+        }
     if hasattr(value, "__dataclass_fields__"):
-        return {_name(field): as_json(getattr(value, field)) for field in value.__dataclass_fields__}
+        return {
+            _name(name): as_json(getattr(value, name))
+            for name, field in value.__dataclass_fields__.items()
+            if getattr(value, name) is not None or "if any" not in field.metadata
+        }
     if isinstance(value, dict):
         return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, tuple):

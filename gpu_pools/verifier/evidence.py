@@ -140,6 +140,9 @@ def evidence(expected: Expectation, assertion: Assertion, origin: Origin, *, nod
         "notes": [],
     }
     observed = document["observed"]
+    if devices := _devices(expected, seen):
+        # As reports were before there were claims, on nodes without.
+        observed["devices"] = devices
     parts: list[tuple[str, Any, Any]] = [
         *(("differences", document["differences"], _finding(one)) for one in ordered(findings.differences)),
         *(("cannotTell", document["cannotTell"], _finding(one)) for one in ordered(findings.unknown)),
@@ -206,6 +209,20 @@ def _mps(reading: MpsReading | None) -> dict[str, Any] | None:
 def _allocatable(seen: Observation) -> Iterator[dict[str, int]]:
     if seen.node is not None:
         yield from ({name: count} for name, count in seen.node.allocatable.items())
+
+
+def _devices(expected: Expectation, seen: Observation) -> dict[str, int]:
+    """What the DRA driver announces, as the resources by which pods ask for it; what nobody declared has its type."""
+    claims = expected.node.claims if expected.node else None
+    found = seen.node.claims if seen.node else None
+    if claims is None or found is None or not isinstance(found.devices, tuple):
+        return {}
+    declared = {(one.type, one.profile): one.resource for one in claims.devices}
+    counts: Counter[str] = Counter()
+    for device in found.devices:
+        resource = declared.get((device.type, device.profile), f"device {_cut(device.type, _NAME_CHARACTERS)}")
+        counts[resource] += 1 if device.shares is None else device.shares
+    return dict(sorted(counts.items()))
 
 
 def _set_by(seen: Observation) -> Iterator[dict[str, str]]:

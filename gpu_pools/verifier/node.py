@@ -151,7 +151,7 @@ class NodeReading:
     cordoned: bool = False
     set_by: Mapping[str, str] = field(default_factory=dict)
     mig_state_since: str | None = None
-    claims: ClaimsReading | None = None
+    claims: ClaimsReading | None = field(default=None, metadata={"if any": True})
     moment: str = field(default="", compare=False)
 
 

@@ -11,6 +11,7 @@ from gpu_pools.existing.plugin_check import check_plugin_config
 from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.run_context import RunContext
 from gpu_pools.hardware.azure_sizes import size
+from gpu_pools.hardware.resource_names import WHOLE_GPU
 from gpu_pools.platforms.aks.node_boot import MANAGED_TAG, boot_tags
 from gpu_pools.policies import kinds
 from gpu_pools.policies.rule import Found, Rule
@@ -30,6 +31,8 @@ _CUSTOM: Final = ("kubernetes:nfd.k8s-sigs.io/", "kubernetes:nvidia.com/")
 _OPERATOR_OBJECTS: Final = ("kubernetes:nvidia.com/v1:ClusterPolicy", "kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule")
 #: What the operator's chart has where values give no list (its values.yaml): operands' and NFD workers' are the same.
 _CHART_DEFAULT: Final = ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)
+#: The class of the DRA driver's chart that has the name nvidia.com/gpu.
+_CHARTS_CLASS: Final = "gpu.nvidia.com"
 #: GPUs that change MIG mode only by a reboot inside a VM (incident R03).
 _REBOOTING: Final = ("a100", "a30")
 
@@ -73,6 +76,22 @@ def _one_nfd(case: Case) -> Iterator[Found]:
     place, inside = values.at("nfd", "enabled"), kinds.on(values, "nfd", "enabled", default=True)
     for resource, _ in kinds.releases(case, kinds.NFD_CHART) if inside else ():
         yield Found(place.path, f"{show(place.value())}, beside the release {resource.name}")
+
+
+def _one_class(case: Case) -> Iterator[Found]:
+    place = case.inputs.at("spec", "extendedResourceName")
+    name = place.text()
+    if not name:
+        return
+    others = [resource.name for resource, inputs in case.of(kinds.DEVICE_CLASS) if _is_other(case, resource, inputs, name)]
+    if name == WHOLE_GPU and case.inputs.at("metadata", "name").text() != _CHARTS_CLASS:
+        others += [resource.name for resource, _ in kinds.releases(case, kinds.DRA_CHART)]
+    if others:
+        yield Found(place.path, f'"{name}", as {others[0]} has it')
+
+
+def _is_other(case: Case, resource: Resource, inputs: Field, name: str) -> bool:
+    return resource.urn != case.resource.urn and inputs.at("spec", "extendedResourceName").text() == name
 
 
 def _tolerated(case: Case) -> Iterator[Found]:
@@ -365,6 +384,16 @@ RULES: Final = (
         judge=_one_nfd,
         why="two masters take each other's labels away, and operands come and go",
         repair="Set nfd.enabled to false in the operator's values.",
+        whole=True,
+    ),
+    Rule(
+        name="one-class-per-resource",
+        title="Each resource name has one DeviceClass",
+        incidents=("E07",),
+        types=(kinds.DEVICE_CLASS,),
+        judge=_one_class,
+        why="where one of two is deleted, the scheduler forgets the name, and all pods of the cluster that ask for it wait",
+        repair="Keep one class per resource name; nvidia.com/gpu belongs to the class of the driver's chart.",
         whole=True,
     ),
     Rule(

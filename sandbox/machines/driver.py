@@ -106,7 +106,7 @@ class ValidatorPod:
 def _last_component(pod: Json) -> str:
     """What the container that checks the device plugin is told to check."""
     inits = pod["spec"].get("initContainers", [])
-    variables = next((one.get("env", []) for one in inits if one["name"] == "plugin-validation"), [])
+    variables: list[Json] = next((one.get("env", []) for one in inits if one["name"] == "plugin-validation"), [])
     return next((str(one.get("value", "")) for one in variables if one["name"] == "COMPONENT"), "plugin")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from gpu_pools.components.gpu_operator.dra_driver import DraDriver
 from gpu_pools.components.proof.verification import Verifier
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import existing, plan_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def test_the_chart_the_classes_and_a_daemon_set_for_each_number_of_shares(run: R
 
 
 def test_without_a_pool_with_claims_it_is_refused(run: Run) -> None:
-    with pytest.raises(ValueError, match="no pool says `allocation: dra`"):
+    with pytest.raises(InvalidStackError, match="no pool says `allocation: dra`"):
         run(lambda: DraDriver("claims", {}, planned=plan_of(existing(H100))))
 
 

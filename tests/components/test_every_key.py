@@ -243,6 +243,8 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
         (AKS, "sharing.slices.mig", {"gpus": [{"index": [0], "layout": {"2g.20gb": 3}}]}),
     ],
     ("pools", "name"): [(AKS, "pools.0.name", "c"), (MAGNUM, "pools.0.name", "c"), (EXISTING, "pools.0.name", "c")],
+    ("cluster", "allocation"): [(EXISTING, "cluster.allocation", "dra"), (AKS, "cluster.allocation", "dra")],
+    ("pools", "allocation"): [(EXISTING, "pools.0.allocation", "dra"), (MAGNUM, "pools.0.allocation", "dra")],
     ("pools", "sharing"): [(MAGNUM, "pools.0.sharing", "slices"), (EXISTING, "pools.0.sharing", "slices")],
     ("pools", "count"): [(AKS, "pools.0.count", 2), (MAGNUM, "pools.0.count", 2), (EXISTING, "pools.0.count", 2)],
     ("pools", "nodes"): [(AKS, "pools.1.nodes", {"min": 0, "max": 3}), (AKS, "pools.1.nodes.max", 4)],

@@ -21,7 +21,7 @@ from gpu_pools.components.aks import cluster as aks
 from gpu_pools.components.aks import existing as existing_aks
 from gpu_pools.components.engine.not_known_yet import not_known_yet
 from gpu_pools.components.existing import cluster as existing
-from gpu_pools.components.gpu_operator import node_features, startup_taint
+from gpu_pools.components.gpu_operator import dra_driver, node_features, startup_taint
 from gpu_pools.components.gpu_operator import operator as gpu_operator
 from gpu_pools.components.magnum import cluster as magnum
 from gpu_pools.components.magnum import existing as existing_magnum
@@ -75,6 +75,7 @@ MADE: Final[Mapping[type[Any], Mapping[str, Any]]] = {
     node_features.PoolLabels: {"namespace": "n", "pool": EXISTING_POOL},
     startup_taint.StartupTaint: {**OF_POOLS, "config": {"verification": {"startup_taint": True}}},
     gpu_operator.GpuOperator: OF_POOLS,
+    dra_driver.DraDriver: {"pools": [{**EXISTING_POOL, "allocation": "dra"}]},
     verification.Verifier: {},
     verification.Verification: {"pool": "nb", "program": "p", **OF_POOLS, "config": {"verification": {}}},
     smoke_test.SharingSmokeTest: {"namespace": "n", "pool": "nb", **OF_POOLS},

@@ -75,11 +75,12 @@ def registered(
         plain(component, outputs)
 
     monkeypatch.setattr(pulumi.ComponentResource, "register_outputs", register)
-    for stack in ("aks-dev", "aks-existing", "magnum-dev", "magnum-existing", "byo"):
+    for stack in ("aks-dev", "aks-existing", "magnum-dev", "magnum-existing", "byo", "byo-dra"):
         config = read_stack_file(COMPONENTS.parent / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix("gpu-pools:"): value for key, value in config.items() if key.startswith("gpu-pools:")}
         sections["verification"] = {"smokeTest": True, "startupTaint": stack == "byo"}
         sections |= {"observability": {}} if stack == "byo" else {}
+        sections["cluster"] |= {"context": "byo"} if stack == "byo-dra" else {}
         run(partial(GpuPlatform, "gpu", sections))
     run(lambda: [kind(key, DECLARED[key]) for key, kind in STRATEGIES.items()])
     run(lambda: [kind("a", {"name": "a", "sharing": {"exclusive": {}}, **args}) for kind, args in POOLS.items()])

@@ -89,6 +89,15 @@ def nfd(values: dict[str, Any] | None = None, **inputs: Any) -> Resource:
     return made(kinds.RELEASE, "nfd", {**chart, "values": values or {}, **inputs})
 
 
+def dra_driver() -> Resource:
+    chart = {"name": "dra", "chart": "oci://registry.k8s.io/dra-driver-nvidia/charts/dra-driver-nvidia-gpu", "version": "0.5.0"}
+    return made(kinds.RELEASE, "dra", {**chart, "namespace": "dra", "timeout": 3600, "values": {}})
+
+
+def device_class(name: str, resource: str) -> Resource:
+    return made(kinds.DEVICE_CLASS, name, {"metadata": {"name": name}, "spec": {"extendedResourceName": resource}})
+
+
 def pool(name: str = "gpu", options: dict[str, Any] | None = None, **inputs: Any) -> Resource:
     return made(kinds.AGENT_POOL, name, {**POOL, **inputs}, **(options or {}))
 
@@ -277,6 +286,10 @@ BAD: dict[str, list[Program]] = {
         program(pool(), operator({"toolkit": {"env": [{"name": "RUNTIME_CONFIG_SOURCE", "value": "command"}]}}))
     ],
     "one-nfd": [program(operator({"nfd": {"enabled": True}}), nfd())],
+    "one-class-per-resource": [
+        program(device_class("a", "nvidia.com/mig-1g.10gb"), device_class("b", "nvidia.com/mig-1g.10gb")),
+        program(device_class("a", "nvidia.com/gpu"), dra_driver()),
+    ],
     "pool-taints-tolerated": [
         program(pool(**_TAINTED), operator()),
         program(pool(**_TAINTED), operator({"daemonsets": {"tolerations": _SKU}}), nfd()),

@@ -54,6 +54,7 @@ from gpu_pools.verifier.changer.living_node import LivingNode
 from gpu_pools.verifier.changer.nfd_rules import names_of_setters
 from gpu_pools.verifier.changer.rollout_slots import RolloutSlots
 from gpu_pools.verifier.changer.rollout_steps import read_mark
+from gpu_pools.verifier.claims import read_devices
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.node import NodeReader
@@ -252,6 +253,10 @@ def _compared(api: Cluster) -> object:
     return findings
 
 
+def _devices(api: Cluster) -> object:
+    return read_devices(api, "mig-0", "gpu.nvidia.com")  # type: ignore[arg-type]
+
+
 def _slots(api: Cluster) -> object:
     slots = RolloutSlots(api, "gpu-pools-verifier", "mig", "25%", "mig-0")  # type: ignore[arg-type]
     return slots.mine(), slots.taken(), slots.take(), slots.free()
@@ -375,6 +380,13 @@ NODE: Final = a_node()
 NODES: Final = {"items": [NODE]}
 PODS: Final = {"items": [POD, {**POD, "metadata": {**POD["metadata"], "namespace": "tenant", "uid": "u2"}}]}  # type: ignore[dict-item]
 EXPECTED: Final = nodes.healthy(*nodes.plan_and_pool({"mig": {"layout": {"1g.10gb": 7}}})).expected
+DEVICE: Final = {
+    "name": "gpu-0",
+    "allowMultipleAllocations": True,
+    "attributes": {"type": {"string": "gpu"}, "uuid": {"string": "GPU-a"}},
+    "capacity": {"shares": {"value": "4"}},
+}
+SLICES: Final = {"items": [{"spec": {"driver": "gpu.nvidia.com", "pool": {"generation": 1}, "devices": [DEVICE]}}]}
 REPORT: Final = json.loads(NODE["metadata"]["annotations"]["gpu-pools/verification"])
 SAMPLE: Final = {
     "metric": {"gpu_pool": "turns", "instance": "n", "namespace": "t", "pod": "p", "resource": "nvidia.com/gpu"},
@@ -465,6 +477,7 @@ READERS: Final[Mapping[str, Reader]] = {
             **{"/nodes/": NODE, "/pods": PODS, "/configmaps/": CONFIG, "/clusterpolicies/": POLICY},
         )
     ),
+    "gpu_pools/verifier/claims.py": Reader(*in_cluster(_devices, **{"/resourceslices": SLICES}), (ApiError,)),
     "gpu_pools/verifier/changer/rollout_steps.py": Reader(lambda found: read_mark(json.dumps(found)), json.loads(MARK)),
     "gpu_pools/repairing/steps.py": Reader(lambda found: read_repair(json.dumps(found)), json.loads(MARK)),
     "gpu_pools/repairing/looking.py": Reader(

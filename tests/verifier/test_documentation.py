@@ -49,7 +49,7 @@ def test_the_documentation_has_the_table_of_incidents() -> None:
 def test_each_known_incident_has_one_row_either_of_how_it_is_seen_or_of_why_it_is_not() -> None:
     rows = re.findall(r"^\| ([A-Z]\d\d(?:, [A-Z]\d\d)*) \|", DOCUMENT.read_text(), re.MULTILINE)
     listed = [incident for row in rows for incident in row.split(", ")]
-    left = set(re.findall(r"^\| (?:<a [^>]*></a>)?(W\d\d) \|.*verifier.* \|$", RULES.read_text(), re.MULTILINE))
+    left = set(re.findall(r"^\| (?:<a [^>]*></a>)?([EW]\d\d) \|.*verifier.* \|$", RULES.read_text(), re.MULTILINE))
     known = {f"{letter}{number:02}" for letter, count in KNOWN.items() for number in range(1, count + 1)}
-    assert sorted(one for one in listed if not one.startswith("W")) == sorted(known)
-    assert left == {one for one in listed if one.startswith("W")}
+    assert sorted(one for one in listed if not one.startswith(("E", "W"))) == sorted(known)
+    assert left == {one for one in listed if one.startswith(("E", "W"))}
