@@ -18,6 +18,7 @@ from sandbox.nvml import simulated, state
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built, find_tools
 from tests.sandbox.machines.site import Site, running
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -192,6 +193,7 @@ def test_a_pod_stays_until_the_driver_has_given_its_claims_back(site: Site) -> N
     end(site, "later")
 
 
+@at_night("half a minute, which tests/sandbox/real_node/test_dra_kubelets.py waits for, too")
 def test_the_slices_of_a_driver_that_is_gone_go_after_half_a_minute(site: Site) -> None:
     pause_driver(site, {"plain": "no", "stays": "away"})
     site.until(lambda: not driver_pods(site, "whole"))
