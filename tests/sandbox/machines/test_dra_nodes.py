@@ -18,6 +18,7 @@ from sandbox.nvml import simulated, state
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built, find_tools
 from tests.sandbox.machines.site import Site, running
+from tests.sandbox.used_ports import KNOWN, ports_of
 from tests.tiers import at_night
 
 if TYPE_CHECKING:
@@ -154,6 +155,10 @@ def test_the_driver_s_pods_are_ready(site: Site) -> None:
             == {PLUGIN: 2, "shares": 1}
         )
     )
+
+
+def test_no_driver_listens_for_everybody(site: Site) -> None:
+    assert {port.program for port in ports_of(site.folder)} <= KNOWN.keys()
 
 
 @pytest.mark.parametrize(
