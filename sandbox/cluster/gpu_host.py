@@ -4,7 +4,8 @@ They look at fixed places: GPUs below /sys/bus/pci/devices, which are links to t
 /proc/modules, its devices in /proc/devices, its MIG capabilities below /proc/driver, the kubelet's sockets below
 /var/lib/kubelet; and they write below /run. Each node therefore has a mount namespace of its own, in which these places are
 the node's; NVML itself is the library of sandbox/nvml. The driver's root folder is DRIVER_ROOT in the node's folder
-(driver_files). What DRA drivers keep in /var/lib/kubelet/plugins and in /run/cdi lies in the node's folder, too, and stays.
+(driver_files). What DRA drivers keep in /var/lib/kubelet/plugins and plugins_registry, and in /run/cdi, lies in the node's
+folder, too, and stays.
 
 The namespace belongs to a keeper process. A process namespace comes with it: whoever ends the keeper, or dies without ending it,
 ends all that runs inside, and the kernel then takes every mount away. Outside nothing changes, but in the folder that is given.
@@ -90,8 +91,11 @@ ln -s "$1/mig-minors" "$stage/driver/nvidia-caps/mig-minors"
 mount --no-mtab --move "$stage" /proc
 cover mount --rbind /var/lib
 rm -f "$stage/kubelet"
-mkdir -p "$stage/kubelet/device-plugins" "$stage/kubelet/plugins_registry" "$stage/kubelet/plugins" "$1/plugins"
-mount --bind "$1/plugins" "$stage/kubelet/plugins"
+mkdir -p "$stage/kubelet/device-plugins"
+for name in plugins plugins_registry; do
+    mkdir -p "$stage/kubelet/$name" "$1/$name"
+    mount --bind "$1/$name" "$stage/kubelet/$name"
+done
 mount --no-mtab --move "$stage" /var/lib
 cover mount --rbind /run
 rm -f "$stage/cdi"

@@ -97,7 +97,7 @@ class Daemon:
         due = 0.0
         while not stop.is_set():
             changed = self._store.wait(min(_POLL_SECONDS, max(0.0, due - time.monotonic())))
-            groups_changed = self._nodes.groups_changed()
+            groups_changed = self._nodes.groups_changed() or self._programs.has_changed()
             if not self._store.ready() or not (changed or groups_changed or time.monotonic() >= due):
                 continue
             if changed:

@@ -7,7 +7,7 @@ variables. It is known by its command, not by a name. As on a real node
   at the root of a machine whose image brings it. Nothing of its script (kubelet-plugin-prestart.sh) runs; a pod without it
   starts at once, and the program says by itself that it finds no driver;
 - the container counts as started once its startup probe would pass, that is once the driver has registered and answers;
-- an allocation that lasts as long as a pod is not touched when the driver's pod ends.
+- the claims of other pods stay prepared when the driver's pod ends.
 
 Only the variables that the program decides by reach it. Its ports for metrics and health are left out (dra_node). Refused in
 words are other folders than a kubelet's usual ones, and the gate PassthroughSupport, by which the program would change devices

@@ -44,6 +44,8 @@ _REGISTER_SECONDS: Final = 1.0
 #: dra_plugin.go, defaultClientCallTimeout.
 _CALL_SECONDS: Final = 45.0
 _RETRY_SECONDS: Final = 1.0
+#: A registration that cannot be asked is asked again after half a second, a second, … (goroutinemap/exponentialbackoff).
+_FIRST_SECONDS, _LONGEST_SECONDS = 0.5, 122.0
 _CLOSE_SECONDS: Final = 1.0
 
 
@@ -145,27 +147,33 @@ class DraManager:
         self._errands = Errands(f"{machine} dra", wake)
         #: Socket of a registration -> what tells it from the next one of that name, and the driver once it is registered.
         self._sockets: dict[str, tuple[tuple[int, int], _Driver | None]] = {}
-        #: Socket of a registration that failed -> when it is asked again.
-        self._retries: dict[str, float] = {}
+        #: Registration that failed -> how long it waits, and until when.
+        self._retries: dict[tuple[str, tuple[int, int]], tuple[float, float]] = {}
         #: Driver -> since when it cannot be asked; None where it can be.
         self._silent: dict[str, float | None] = {}
         #: What failed -> why, and when it is tried again.
         self._failed: dict[str, tuple[str, float]] = {}
+        self._looked_at = 0
         known = map(_remembered, read_json(memory).get("claims", []))
         self._claims = {(one.claim.namespace, one.claim.name): one for one in known}
 
+    def has_changed(self) -> bool:
+        """Whether sockets have come or gone since the last look."""
+        return self._changed_at() != self._looked_at
+
     def look(self) -> None:
         """Notice registrations that have come or gone; never waits."""
+        self._looked_at = self._changed_at()
         present = self._registrations()
         with self._lock:
             for name, (mark, driver) in list(self._sockets.items()):
                 if present.get(name) != mark:
                     del self._sockets[name]
-                    self._retries.pop(name, None)
                     if driver is not None:
                         LOG.info("DRA driver %s: its registration is gone", driver.name)
                         driver.close()
-            new = [name for name in present if name not in self._sockets and time.monotonic() >= self._retries.get(name, 0.0)]
+            self._retries = {one: waits for one, waits in self._retries.items() if one in present.items()}
+            new = [name for name, mark in present.items() if name not in self._sockets and self._is_due(name, mark)]
             for name in new:
                 self._sockets[name] = (present[name], None)
                 self._errands.submit(self._register, name, present[name])
@@ -229,6 +237,13 @@ class DraManager:
 
     # ------------------------------------------------------------------ registration
 
+    def _changed_at(self) -> int:
+        """When the folder of registrations was changed last."""
+        try:
+            return self._outside(PLUGINS_REGISTRY).stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def _registrations(self) -> dict[str, tuple[int, int]]:
         """Name of a socket -> what tells it from another one of that name. Names that begin with a dot are passed over."""
         found: dict[str, tuple[int, int]] = {}
@@ -239,6 +254,9 @@ class DraManager:
                     if stat.S_ISSOCK(status.st_mode) and not path.name.startswith("."):
                         found[path.name] = (status.st_ino, status.st_ctime_ns)
         return found
+
+    def _is_due(self, name: str, mark: tuple[int, int]) -> bool:
+        return time.monotonic() >= self._retries.get((name, mark), (0.0, 0.0))[1]
 
     def _register(self, name: str, mark: tuple[int, int]) -> None:
         """Ask a registration what it is of, and answer it; by the manager's thread."""
@@ -255,7 +273,8 @@ class DraManager:
         except (grpc.RpcError, ValueError, OSError) as error:
             LOG.info("registration %s: %s", name, _status(error) if isinstance(error, grpc.RpcError) else error)
             with self._lock:
-                self._retries[name] = time.monotonic() + _RETRY_SECONDS
+                wait = min(2 * self._retries.get((name, mark), (_FIRST_SECONDS / 2, 0.0))[0], _LONGEST_SECONDS)
+                self._retries[name, mark] = (wait, time.monotonic() + wait)
                 if self._sockets.get(name) == (mark, None):
                     del self._sockets[name]
         self._wake()

@@ -83,6 +83,10 @@ class DraNode:
         self._errands.cancel()
         self._errands.close()
 
+    def has_changed(self) -> bool:
+        """Whether drivers have come or gone since the last look."""
+        return self._manager is not None and self._manager.has_changed()
+
     def look(self) -> None:
         """Notice drivers that have come or gone."""
         if self._manager is not None:

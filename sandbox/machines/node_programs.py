@@ -147,6 +147,9 @@ class NodePrograms(Protocol):
     def attend(self, machines: Mapping[str, Machine]) -> None:
         """Look at the machines, at the beginning of a pass: what their GPUs are now goes into ``Machine.gpus``."""
 
+    def has_changed(self) -> bool:
+        """Whether a pass would see something else of the machines, of which nobody tells; asked often."""
+
     def forget(self, node: str) -> None:
         """End what runs on a machine that is gone for good."""
 

@@ -103,7 +103,9 @@ def program(pod: Json) -> set[str]:
 
 
 def requests_gpu(pod: Json) -> bool:
-    """Whether a container of the pod asks for any nvidia.com/ resource."""
+    """Whether a container of the pod asks for any nvidia.com/ resource, or the pod for claims: of these any may be for a GPU."""
+    if pod["spec"].get("resourceClaims"):
+        return True
     wanted = [(item.get("resources") or {}).get("limits") or {} for item in containers(pod["spec"])]
     return any(key.startswith("nvidia.com/") for limits in wanted for key in limits)
 

@@ -54,6 +54,10 @@ class RealPrograms:
                 except SandboxError as error:
                     LOG.warning("%s: %s", node, error.message)
 
+    def has_changed(self) -> bool:
+        """Whether DRA drivers have come or gone."""
+        return any(node.dra.has_changed() for node in self._nodes.values())
+
     def forget(self, node: str) -> None:
         """End the machine's namespace; its files belong to whoever forgets it."""
         self._drivers.pop(node, None)

@@ -50,6 +50,10 @@ class RuledPrograms:
     def attend(self, machines: Mapping[str, Machine]) -> None:
         """The machines' records are the truth."""
 
+    def has_changed(self) -> bool:
+        """Nothing runs."""
+        return False
+
     def forget(self, node: str) -> None:
         """Nothing runs."""
         self._configs = {key: value for key, value in self._configs.items() if key[0] != node}

@@ -26,8 +26,8 @@ from sandbox.system.files import make_folder
 from sandbox.system.pki import Pki, short_lived_client
 from sandbox.toolchain import config_manager
 from sandbox.toolchain.find import find_built, find_tools
-from sandbox.toolchain.obtain import obtain
-from sandbox.toolchain.programs import REAL_NODE
+from sandbox.toolchain.obtain import made, obtain
+from sandbox.toolchain.programs import DRA_CHART, DRA_DRIVER, DRA_DRIVER_CHART, DRA_PRESTART, REAL_NODE, program
 from sandbox.toolchain.tools import GPU_TOOLS
 
 if TYPE_CHECKING:
@@ -194,6 +194,10 @@ def _write_images(place: Place, programs: Mapping[str, Path], found: Tools, libr
         found.nfd_master,
     )
     families = {**operand_images.families(operands, tools, python), "busybox": base, "python": interpreter}
+    driver, chart = made(program(DRA_DRIVER)), made(program(DRA_DRIVER_CHART))
+    if driver is not None and chart is not None:
+        hook = programs["nvidia-container-toolkit"] / "nvidia-cdi-hook"
+        families[DRA_CHART] = operand_images.dra_driver(driver / "gpu-kubelet-plugin", chart / DRA_PRESTART, hook, tools)
     registry.write(place.registry, families, packed)
 
 

@@ -1,11 +1,12 @@
 """What pods of NVIDIA's operator and of NFD find in their images on a real node, by the last part of the image's name.
 
-The real programs where they can be built: device plugin, gpu-feature-discovery, config-manager, mps-control-daemon, nfd-worker,
-nfd-master, the container toolkit. Stand-ins of a few lines, in operands/, for what has no Go module: the driver container, its
-manager, the toolkit's installer, the validator; for mig-manager, of which the Go module is not the operator's (it looks whether
-MIG is off, and switches nothing); and for the operator and nfd-gc, whose work is done elsewhere. nvidia-cuda-mps-control is the
-stand-in that simulated nodes have, too; as the real one it comes with the driver, but the images that call it need a Python. DCGM
-sleeps. Pools with MIG stay simulated: for these there is nothing here.
+The real programs where they can be built: device plugin, gpu-feature-discovery, config-manager, mps-control-daemon,
+nfd-worker, nfd-master, the container toolkit, the DRA driver where it was built before the node started. Stand-ins of a few
+lines, in operands/, for what has no Go module: the driver container, its manager, the toolkit's installer, the validator; for
+mig-manager, of which the Go module is not the operator's (it looks whether MIG is off, and switches nothing); and for the
+operator and nfd-gc, whose work is done elsewhere. nvidia-cuda-mps-control is the stand-in that simulated nodes have, too; as
+the real one it comes with the driver, but the images that call it need a Python. DCGM sleeps. Pools with MIG stay simulated:
+for these there is nothing here.
 
 The tag of an image says nothing of what is in it, so one release of the device plugin plays all: that of config-manager which
 GPU_POOLS_CONFIG_MANAGER names, else v0.19.0. Beside the MPS daemon v0.19.0 does what v0.20.0 does as long as no process of the
@@ -43,6 +44,12 @@ _MOUNTS: Final = ("mount", "umount")
 _CONTROL_RUNS: Final = "#!/usr/local/bin/python3 -ISB\n"
 _EXECUTABLE: Final = 0o755
 _FEATURES: Final = "/etc/kubernetes/node-feature-discovery/features.d"
+
+
+#: What the script of the DRA driver's init container calls besides the tools of every image.
+_OF_PRESTART: Final = ("basename", "find")
+#: Where NVML finds the simulated GPUs, in the container of the DRA driver: below the driver's root, which the pod mounts.
+_FIRMWARE: Final = {"/usr/lib/firmware": "/driver-root/lib/firmware"}
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,20 @@ def families(found: Programs, tools: Layer, python: Layer) -> Mapping[str, Image
         "dcgm": sleeping,
         "dcgm-exporter": sleeping,
     }
+
+
+def dra_driver(program: Path, prestart: Path, cdi_hook: Path, tools: Layer) -> Image:
+    """The image of NVIDIA's DRA driver: the real program and the real script of its init container.
+
+    Args:
+        program: gpu-kubelet-plugin.
+        prestart: the script.
+        cdi_hook: the container toolkit's nvidia-cdi-hook, which the driver copies to the node.
+        tools: a shell, and what scripts call.
+    """
+    found = {"/usr/bin/gpu-kubelet-plugin": program, f"/usr/bin/{prestart.name}": prestart, "/usr/bin/nvidia-cdi-hook": cdi_hook}
+    found |= {f"/usr/bin/{name}": Path(path) for name in _OF_PRESTART if (path := shutil.which(name))}
+    return Image((), (tools, Layer(found, links=_FIRMWARE)), ("gpu-kubelet-plugin",))
 
 
 def cuda_sample(name: str, tools: Layer, python: Layer) -> Image:

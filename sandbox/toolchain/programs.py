@@ -22,9 +22,10 @@ LANGUAGE_HOST: Final = "pulumi-language-python"
 WHOLE_ENGINE: Final = "pulumi-whole"
 OLDER_PLUGIN: Final = "device-plugin-v0.17"
 DRA_DRIVER: Final = "dra-driver"
-#: The chart of the same driver. It is in the folder DRA_CHART of the cache folder.
+#: The chart of the same driver, in the folder DRA_CHART of the cache folder, and the script of its init container beside it.
 DRA_DRIVER_CHART: Final = "dra-driver-chart"
 DRA_CHART: Final = "dra-driver-nvidia-gpu"
+DRA_PRESTART: Final = "kubelet-plugin-prestart.sh"
 _CLUSTER: Final = "kubernetes"
 _KUBERNETES: Final = "k8s.io/kubernetes"
 _OWN: Final = "gpu-pools.invalid/sandbox/"
@@ -274,7 +275,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         seconds=100,
         cgo=True,
     ),
-    # Its chart, which installs it. Whoever only renders the chart needs no program.
+    # Its chart, which installs it, and what its image has besides. Whoever only renders the chart needs no program.
     Program(
         name=DRA_DRIVER_CHART,
         graph=DRA_DRIVER,
@@ -282,7 +283,9 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         packages={},
         version_symbol=None,
         seconds=1,
-        copies=(ModuleFile(DRA_DRIVER, _DRA_DRIVER, f"deployments/helm/{DRA_CHART}"),),
+        copies=tuple(
+            ModuleFile(DRA_DRIVER, _DRA_DRIVER, path) for path in (f"deployments/helm/{DRA_CHART}", f"hack/{DRA_PRESTART}")
+        ),
     ),
     # For programs that use the components from YAML.
     Program(

@@ -40,6 +40,7 @@ _MADE: Final = {
     "kubelet": [
         ("kubelet", "kubelet"), ("containerd", "containerd"), ("runc", "runc"), ("toolkit", "nvidia-container-toolkit"),
     ],
+    "dra-manager": [("kubelet", "kubelet")],
     "node-programs": [("device plugin", "device-plugin-v0.19"), ("mig-parted", "mig-parted")],
     "kubelogin": [("kubelogin", "kubelogin")],
     "mig-manager": [("mig-manager", "mig-manager")],

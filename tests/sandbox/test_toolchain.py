@@ -402,6 +402,9 @@ def test_a_folder_of_a_module_is_copied_so_that_its_owner_can_remove_it(machine:
     chart = machine.sources / "deployments" / "helm" / "dra-driver-nvidia-gpu"
     (chart / "templates").mkdir(parents=True)
     (chart / "Chart.yaml").write_text("version: 0.5.0")
+    script = machine.sources / "hack" / "kubelet-plugin-prestart.sh"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh")
     for path in (chart / "Chart.yaml", chart / "templates", chart):
         path.chmod(0o555 if path.is_dir() else 0o444)
     found = find_built("dra-driver-chart", Progress(machine.out)) / "dra-driver-nvidia-gpu"
@@ -409,6 +412,7 @@ def test_a_folder_of_a_module_is_copied_so_that_its_owner_can_remove_it(machine:
         path.chmod(0o755)
     assert (found / "Chart.yaml").read_text() == "version: 0.5.0"
     assert [path.stat().st_mode & 0o777 for path in (found, found / "templates", found / "Chart.yaml")] == [0o755, 0o755, 0o644]
+    assert (found.parent / script.name).stat().st_mode & 0o777 == 0o755
     assert machine.builds() == []
     assert "dra-driver-chart v0.5.0" in machine.out.getvalue()
 

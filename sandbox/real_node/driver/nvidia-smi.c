@@ -1,5 +1,6 @@
-/* Stand-in for nvidia-smi: -L, which names what NVML shows, MIG devices included, and -i UUID -c MODE, with which
-   mps-control-daemon sets the compute mode of a GPU; it knows nothing else.
+/* Stand-in for nvidia-smi: -L, which names what NVML shows, MIG devices included, -i UUID -c MODE, with which
+   mps-control-daemon sets the compute mode of a GPU, and --version, by which the init container of NVIDIA's DRA driver sees that
+   there is a driver; it knows nothing else.
    As the real one it loads the driver's NVML when it starts, and ends with NVML's own error where that has no GPU to show. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -65,11 +66,20 @@ static unsigned mode_of(const char *word) {
     return mode;
 }
 
+static int tell_version(void) {
+    char version[80];
+    int failed = find("nvmlSystemGetDriverVersion")(version, (unsigned)sizeof version);
+    if (!failed)
+        printf("DRIVER version      : %s\n", version);
+    return failed;
+}
+
 int main(int count, char **words) {
+    int tells = count == 2 && !strcmp(words[1], "--version");
     int lists = count == 2 && !strcmp(words[1], "-L");
     int sets = count == 5 && !strcmp(words[1], "-i") && !strcmp(words[3], "-c") && mode_of(words[4]) < MODES;
-    if (!lists && !sets) {
-        fprintf(stderr, "nvidia-smi (of the sandbox): it knows -L and -i UUID -c MODE alone\n");
+    if (!lists && !sets && !tells) {
+        fprintf(stderr, "nvidia-smi (of the sandbox): it knows -L, --version and -i UUID -c MODE alone\n");
         return 2;
     }
     library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -81,6 +91,8 @@ int main(int count, char **words) {
     int failed = find("nvmlInit_v2")();
     if (!failed)
         failed = find("nvmlDeviceGetCount_v2")(&gpus);
+    if (!failed && tells)
+        return tell_version();
     if (!failed && gpus == 0) {
         printf("No devices were found\n");
         return NOT_FOUND;

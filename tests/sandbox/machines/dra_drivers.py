@@ -81,6 +81,7 @@ class Driver:
         services: tuple[str, ...] = SERVICES,
         *,
         endpoint: bool = True,
+        cdi: bool = True,
     ) -> None:
         self._place, self._kind, self._services, self._own_endpoint = place, kind, services, endpoint
         self.asked: list[tuple[str, list[str]]] = []
@@ -88,6 +89,7 @@ class Driver:
         self.skipped: set[str] = set()
         self.told: list[Any] = []
         self.unknown = ""
+        self._cdi = cdi
         self._servers: list[grpc.Server] = []
 
     @property
@@ -157,7 +159,12 @@ class Driver:
         for uid in self._uids("prepare", request):
             value = PROTO["PrepareResult"](error=self.refused.get(uid, ""))
             if not value.error:
-                value.devices.add(request_names=["r"], pool_name="node", device_name=f"gpu-{uid}", cdi_device_ids=[f"cdi={uid}"])
+                value.devices.add(
+                    request_names=["r"],
+                    pool_name="node",
+                    device_name=f"gpu-{uid}",
+                    cdi_device_ids=[f"cdi={uid}"] if self._cdi else [],
+                )
             response.claims.add(key=uid, value=value)
         said: bytes = response.SerializeToString()
         return said

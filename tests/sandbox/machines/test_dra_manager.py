@@ -130,6 +130,23 @@ class TestRegistration:
         site.manager.look()
         assert site.registered() is site.driver
 
+    def test_one_that_comes_in_the_place_of_a_dead_socket_does_not_wait(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(dra_manager, "_FIRST_SECONDS", 1000.0)
+        site.driver.stop(killed=True)
+        site.manager.look()
+        time.sleep(0.2)
+        site.registered()
+
+    def test_a_socket_that_has_come_or_gone_is_noticed_until_it_was_looked_at(self, site: Site) -> None:
+        site.registered()
+        assert not site.manager.has_changed()
+        site.driver.stop()
+        assert site.manager.has_changed()
+        site.manager.look()
+        assert not site.manager.has_changed()
+
     def test_files_and_hidden_sockets_are_passed_over(self, site: Site) -> None:
         site.place(PLUGINS_REGISTRY).joinpath("file.sock").write_text("no socket")
         site.registered()

@@ -18,9 +18,11 @@ from sandbox.nvml import simulated, state
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built, find_tools
 from tests.sandbox.machines.site import Site, running
+from tests.sandbox.used_ports import KNOWN, ports_of
+from tests.tiers import at_night
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 pytestmark = [pytest.mark.programs, pytest.mark.sweep]
@@ -35,14 +37,15 @@ GPU, PART = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 HARDWARE: Final = Hardware(32, 256, "h100-80gb", "NVIDIA H100 80GB HBM3", 2)
 NODES: Final = ("whole", "shared", "parted")
 LAYOUT: Final = (("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
+GPUS_AND_PARTS: Final = 4
 
 
-def partition(path: Path) -> None:
+def partition(path: Path, layout: Sequence[tuple[str, int]] = LAYOUT) -> None:
     """Have the first GPU of a machine partitioned, and the second not."""
 
     def parted(machine: simulated.Machine) -> simulated.Machine:
         first, *others = machine.gpus
-        return replace(machine, gpus=(simulated.partitioned(first, LAYOUT), *others))
+        return replace(machine, gpus=(simulated.partitioned(first, layout), *others))
 
     state.change(path, parted)
 
@@ -106,6 +109,11 @@ def devices(site: Site, node: str) -> dict[str, dict[str, Any]]:
     return {device["name"]: device for spec in mine for device in spec.get("devices", [])}
 
 
+def profiles(site: Site) -> list[str]:
+    """The MIG profiles of the partitioned node's devices; empty for a whole GPU."""
+    return sorted(device["attributes"].get("profile", {}).get("string", "") for device in devices(site, "parted").values())
+
+
 def run(site: Site, name: str, node: str, resource: str = GPU, amount: str = "1") -> None:
     container = {"name": "main", "image": "any", "resources": {"limits": {resource: amount}}}
     spec = {"nodeSelector": {"kubernetes.io/hostname": f"{node}0"}, "containers": [container], "terminationGracePeriodSeconds": 1}
@@ -141,8 +149,8 @@ def test_the_slices_say_what_the_nodes_have(site: Site) -> None:
     assert whole["gpu-1"]["attributes"]["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:00"}
     assert "shares" not in whole["gpu-0"]["capacity"]
     assert shared["gpu-0"]["capacity"]["shares"]["value"] == "4"
-    profiles = [device["attributes"].get("profile", {}).get("string") for device in parted.values()]
-    assert sorted(map(str, profiles)) == ["1g.10gb", "1g.10gb", "3g.40gb", "None"]
+    assert profiles(site) == ["", "1g.10gb", "1g.10gb", "3g.40gb"]
+    assert len(parted) == GPUS_AND_PARTS
 
 
 def test_the_driver_s_pods_are_ready(site: Site) -> None:
@@ -153,6 +161,10 @@ def test_the_driver_s_pods_are_ready(site: Site) -> None:
             == {PLUGIN: 2, "shares": 1}
         )
     )
+
+
+def test_no_driver_listens_for_everybody(site: Site) -> None:
+    assert {port.program for port in ports_of(site.folder)} <= KNOWN.keys()
 
 
 @pytest.mark.parametrize(
@@ -192,6 +204,7 @@ def test_a_pod_stays_until_the_driver_has_given_its_claims_back(site: Site) -> N
     end(site, "later")
 
 
+@at_night("half a minute, which tests/sandbox/real_node/test_dra_kubelets.py waits for, too")
 def test_the_slices_of_a_driver_that_is_gone_go_after_half_a_minute(site: Site) -> None:
     pause_driver(site, {"plain": "no", "stays": "away"})
     site.until(lambda: not driver_pods(site, "whole"))
@@ -200,6 +213,15 @@ def test_the_slices_of_a_driver_that_is_gone_go_after_half_a_minute(site: Site) 
     assert devices(site, "shared")
     pause_driver(site, {"plain": "yes", "stays": None})
     site.until(lambda: devices(site, "whole"))
+
+
+def test_another_layout_is_published_once_the_driver_starts_anew(site: Site) -> None:
+    before = profiles(site)
+    partition(site.folder / "machines" / "parted0" / "state", [("7g.80gb", 0)])
+    assert profiles(site) == before
+    [pod] = driver_pods(site, "parted")
+    site.api.delete(f"/api/v1/namespaces/{WHERE}/pods/{pod['metadata']['name']}")
+    site.until(lambda: profiles(site) == ["", "7g.80gb"])
 
 
 def test_a_daemon_that_starts_anew_knows_what_is_prepared(site: Site) -> None:

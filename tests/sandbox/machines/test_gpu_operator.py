@@ -56,6 +56,10 @@ def test_a_value_that_is_there_is_honoured() -> None:
     paused = {**GPU, "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change", "nvidia.com/gpu.deploy.dcgm": ""}
     wanted = node_labels(paused, {})
     assert "nvidia.com/gpu.deploy.device-plugin" not in wanted
+    off = {**GPU, "nvidia.com/gpu.deploy.device-plugin": "false"}
+    assert "nvidia.com/gpu.deploy.device-plugin" not in node_labels(off, {}), (
+        "as addGPUStateLabels in controllers/state_manager.go"
+    )
     assert wanted["nvidia.com/gpu.deploy.dcgm"] == "true"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.machine_groups import Hardware, MachineGroup
-from sandbox.machines import pod_claims
+from sandbox.machines import kubelet, objects, pod_claims
 from sandbox.machines.dra_manager import WIPING_DELAY_SECONDS, ClaimRequest
 from sandbox.machines.dra_messages import Claim
 from sandbox.machines.machine import Machine
@@ -243,3 +243,22 @@ def test_a_resource_that_dra_has_allocated_is_no_device_plugin_s_matter() -> Non
     assert not is_dra_backed(backed, "other", "nvidia.com/gpu")
     assert not is_dra_backed(pod(OWN), "main", "nvidia.com/gpu")
     assert pod_claims.has_claims(backed)
+
+
+@pytest.mark.parametrize(("extended", "rejected"), [(None, True), (EXTENDED, False)])
+def test_two_of_a_shared_resource_are_refused_by_a_device_plugin_alone(
+    site: Site,
+    extended: dict[str, Any] | None,
+    rejected: bool,  # noqa: FBT001
+) -> None:
+    asks = pod(extended=extended)
+    asks["spec"]["containers"] = [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]
+    machine = Machine("node", GROUP, one_per_request=("nvidia.com/gpu",))
+    outcome = kubelet._rejected(Context(cast("World", site.world), machine, {}, asks, {}, {}))
+    assert (outcome is not None) is rejected
+
+
+def test_a_pod_with_claims_counts_as_one_that_holds_a_gpu() -> None:
+    plain = {"spec": {"containers": [{"name": "main"}]}}
+    assert not objects.requests_gpu(plain)
+    assert objects.requests_gpu({"spec": {**plain["spec"], "resourceClaims": [OWN]}})

@@ -125,7 +125,7 @@ def test_what_a_dra_driver_keeps_outlives_the_node(library: Path, tmp_path: Path
     with GpuHost(tmp_path, library, machine) as host:
         said(host, f"echo 1 > {PLUGINS}/checkpoint; echo 2 > /var/run/cdi/claim; echo 3 > {PLUGINS_REGISTRY}/mark")
     with GpuHost(tmp_path, library) as host:
-        assert said(host, f"cat {PLUGINS}/checkpoint /run/cdi/claim; ls {PLUGINS_REGISTRY}") == ["1", "2"]
+        assert said(host, f"cat {PLUGINS}/checkpoint /run/cdi/claim; cat {PLUGINS_REGISTRY}/mark") == ["1", "2", "3"]
 
 
 def test_the_rest_of_proc_is_still_there(host: GpuHost) -> None:

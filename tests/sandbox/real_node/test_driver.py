@@ -63,6 +63,12 @@ def test_the_second_gpu_keeps_its_own_uuid(driver: Path) -> None:
     assert alone.partition("UUID")[2] == both[1].partition("UUID")[2] != both[0].partition("UUID")[2]
 
 
+def test_the_driver_tells_its_version_to_who_has_no_gpu(driver: Path) -> None:
+    """As the init container of NVIDIA's DRA driver asks."""
+    done = contained(driver, "", str(driver / "nvidia-smi"), "--version")
+    assert (done.stdout, done.returncode) == (f"DRIVER version      : {state.read(driver / 'state').driver_version}\n", 0)
+
+
 def test_without_state_there_is_no_driver(driver: Path) -> None:
     alone = {"LD_LIBRARY_PATH": str(driver)}
     done = subprocess.run([driver / "nvidia-smi", "-L"], env=alone, capture_output=True, text=True, check=False)
