@@ -15,6 +15,7 @@ from gpu_pools.stack.platform_reader import PlatformReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gpu_pools.reading.fields import RowText
     from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.kubernetes_names import Taint
     from gpu_pools.stack.pools import Pool
@@ -79,6 +80,8 @@ class Platform(PlatformReader, Generic[ClusterT]):
 
     #: The longest name of a pool in the cloud, and what stands before the digits of a pool that is replaced.
     made_names: ClassVar[tuple[int, str]] = (40, "-")
+    #: Key of a pool -> what this platform says of it, where platforms say different things.
+    row_texts: ClassVar[Mapping[str, RowText]] = {}
 
     # --- rules ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _S = TypeVar("_S")
 
 #: What a change of a key does to the cloud's resource; empty where that depends, or no resource has it.
 Change = Literal["", "updates", "rolling", "replaces", "refused"]
+#: In the place of what a row says, sets or changes, where that is each platform's to say (`RowText`).
+BY_PLATFORM: Final[Mapping[str, Any]] = MappingProxyType({})
 _ROW: Final = "row"
 
 
@@ -69,6 +72,21 @@ class Row:
     default: object = None
 
 
+@dataclass(frozen=True)
+class RowText:
+    """What one platform says of a row that others have, too: of what is `BY_PLATFORM` there.
+
+    Attributes:
+        says: a sentence; empty: the platform does not have the key.
+        sets: the property of its resource.
+        change: what a change does.
+    """
+
+    says: str = ""
+    sets: str = ""
+    change: Change = ""
+
+
 def row(
     says: str | Mapping[str, str],
     kind: Kind,
@@ -101,10 +119,13 @@ def reads(kind: Kind, default: object = None) -> Any:  # noqa: ANN401 - as a row
 
 
 def rows(settings: type) -> Iterator[Row]:
-    """Each key of a settings class, in the order in which they are read."""
+    """Each key of a settings class, in the order in which they are read.
+
+    What is `BY_PLATFORM` stays so: gpu_pools/platforms/known.py has the same rows with what the platforms say.
+    """
     for field in dataclasses.fields(settings):
         for one in field.metadata.get(_ROW, ()):
-            if one.says:
+            if one.says != "":
                 yield dataclasses.replace(one, key=one.key or camel(field.name))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.models import find_model, is_vgpu, nearest_models
 from gpu_pools.hardware.node import Hardware
-from gpu_pools.reading.fields import number, read, row, text, whole_number
+from gpu_pools.reading.fields import BY_PLATFORM, number, read, row, text, whole_number
 from gpu_pools.reading.section import Section
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ class DeclaredHardware:
         doc="A GPU model (`python -m gpu_pools models` lists them), a product name as NVML answers it, or [one of your "
         "own](#gpu-poolsgpumodels).",
     )
-    gpus_per_node: int | None = row(
-        {"magnum": "GPUs of one machine.", "existing": "GPUs of one node."}, whole_number(1, 16), needed=True
-    )
+    gpus_per_node: int | None = row(BY_PLATFORM, whole_number(1, 16), needed=True)
 
 
 def allowed_models(own: Collection[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from gpu_pools.reading.fields import Kind, Row, inner, one_of, read, reads, row, text, whole_number
+from gpu_pools.reading.fields import BY_PLATFORM, Kind, Row, inner, one_of, read, reads, row, text, whole_number
 from gpu_pools.reading.node_count import RANGE, NodeCount, parse_node_count
 from gpu_pools.stack.allocation import ALLOCATION, POOL_DOC, POOL_SAYS
 from gpu_pools.stack.kubernetes_names import check_labels, parse_taint
@@ -157,16 +157,12 @@ class Pool:
 
     path: str
     name: str = row(
-        {
-            "aks": "1 to 12 lower-case letters and digits; never cut.",
-            "magnum": "1 to 40 lower-case letters, digits and dashes.",
-            "existing": "1 to 40 lower-case letters, digits and dashes.",
-        },
+        BY_PLATFORM,
         Kind(_name, "str"),
         "",
         needed=True,
-        sets={"aks": "agentPoolName", "magnum": "name"},
-        change={"aks": "replaces", "magnum": "replaces"},
+        sets=BY_PLATFORM,
+        change=BY_PLATFORM,
         doc="Unique, and never cut. AKS: 1 to 12 lower-case letters and digits; else 1 to 40, and dashes.",
     )
     placed: tuple[Hardware | None, Placement] = reads(Kind(_placed, ""))
@@ -176,8 +172,8 @@ class Pool:
         key="count",
         needed=True,
         either="nodes",
-        sets={"aks": "count", "magnum": "nodeCount"},
-        change={"aks": "updates", "magnum": "updates"},
+        sets=BY_PLATFORM,
+        change=BY_PLATFORM,
         doc="A fixed number of nodes. On an existing cluster neither is needed: at least one by default.",
         or_else=Row(
             "nodes",
@@ -185,8 +181,8 @@ class Pool:
             RANGE,
             needed=True,
             either="count",
-            sets={"aks": "minCount, maxCount", "magnum": "minNodeCount, maxNodeCount"},
-            change={"aks": "updates", "magnum": "updates"},
+            sets=BY_PLATFORM,
+            change=BY_PLATFORM,
             doc="`{min, max}`: the autoscaler owns the number, also where both are the same.",
         ),
     )
@@ -195,7 +191,7 @@ class Pool:
         Kind(_sharing, "pulumi.Input[Sharing]"),
         "",
         needed=True,
-        sets={"aks": "nodeLabels"},
+        sets=BY_PLATFORM,
         doc="The name of a declaration.",
     )
     allocation: Allocation | None = row({"aks": POOL_SAYS, "magnum": POOL_SAYS, "existing": POOL_SAYS}, ALLOCATION, doc=POOL_DOC)
@@ -203,33 +199,25 @@ class Pool:
         "Node labels besides those of the plan.",
         Kind(_labels, "dict[str, str]"),
         {},
-        sets={"aks": "nodeLabels"},
-        change={"aks": "updates"},
+        sets=BY_PLATFORM,
+        change=BY_PLATFORM,
         doc="Node labels besides those of the plan; on AKS not below `kubernetes.azure.com`, `kubernetes.io` and "
         "`k8s.io` (but `node.`, `kubelet.` and `node-role.` of the latter two), and changed there by the stack alone.",
     )
     taints: tuple[Taint, ...] = row(
-        {
-            "aks": "Node taints, e.g. sku=gpu:NoSchedule.",
-            "magnum": "Node taints.",
-            "existing": "Taints that the nodes have; they are tolerated.",
-        },
+        BY_PLATFORM,
         Kind(_taints, "list[str]"),
         (),
-        sets={"aks": "nodeTaints"},
-        change={"aks": "updates"},
+        sets=BY_PLATFORM,
+        change=BY_PLATFORM,
         doc="`key=value:Effect`, on AKS not below `kubernetes.azure.com`; operands tolerate them by themselves. On "
         "existing clusters they are tolerated, not set.",
     )
     driver: DriverOwner | None = row(
-        {
-            "aks": "Who installs the driver: operator or preinstalled.",
-            "magnum": "Who installs the GPU driver: operator or preinstalled.",
-            "existing": "Who installs the GPU driver: operator or preinstalled.",
-        },
+        BY_PLATFORM,
         one_of(("operator", "preinstalled")),
-        sets={"aks": "gpuProfile"},
-        change={"aks": "replaces"},
+        sets=BY_PLATFORM,
+        change=BY_PLATFORM,
         doc="Who installs the GPU driver: `operator` or `preinstalled`; the same for all pools of a cluster.",
     )
     minimum: Minimum = row(
@@ -242,27 +230,20 @@ class Pool:
         "what an image has, only the node can tell.",
     )
     protect: bool = row(
-        {"aks": "Refuse to delete or replace the pool.", "magnum": "Refuse to delete or replace the group."},
+        BY_PLATFORM,
         Kind(_protect, "bool"),
         default=False,
         doc="Refuse to delete or replace the pool, unless that is [acknowledged](#gpu-poolsacknowledged).",
     )
     adopted: bool = row(
-        {
-            "aks": "The pool was made by hand, and imported: what the stack does not say of it stays as it is.",
-            "magnum": "The group was made by hand, and imported: what the stack does not say of it stays as it is.",
-        },
+        BY_PLATFORM,
         Kind(_adopted, "bool"),
         default=False,
         doc="The pool was made by hand, and imported ([`gpu-pools adopt`](commands.md#adopt) writes it): what the stack does not "
         "say of it stays as it is, and is no reason to replace it. For pools in a cluster that is `existing`.",
     )
     rollout: Rollout | None = row(
-        {
-            "aks": "How the pool's nodes change in place, a few at a time; without it all at once.",
-            "magnum": "How the pool's nodes change in place, a few at a time; without it all at once.",
-            "existing": "How the pool's nodes change in place, a few at a time; without it all at once.",
-        },
+        "How the pool's nodes change in place, a few at a time; without it all at once.",
         ROLLOUT,
         doc="A change of the sharing reaches the pool's living nodes [a few at a time](../operations.md#node-by-node): each is "
         "cordoned, emptied of pods that hold GPUs, changed, proven and given back. It needs the "
@@ -270,10 +251,7 @@ class Pool:
     )
 
     replacement: ReplacementMode | None = row(
-        {
-            "aks": "Where a change needs another pool: surge (made and proven first) or inPlace; this one is drained.",
-            "magnum": "Where a change needs another group: surge (made and proven first) or inPlace; only in a GpuPlatform.",
-        },
+        BY_PLATFORM,
         Kind(_replacement_mode, "str"),
         key="replace",
         doc="`surge`: where something changes that the cloud fixes at a pool's creation, the new pool is [made "
@@ -283,10 +261,7 @@ class Pool:
         "with the pods on it. Not with `protect` or `adopted`.",
     )
     drain_seconds: int = row(
-        {
-            "aks": "With replace: how long the pods of the old pool may take to go, in seconds.",
-            "magnum": "With replace: how long the pods of the old group may take to go, in seconds.",
-        },
+        BY_PLATFORM,
         Kind(_drain_seconds, "int"),
         _DRAIN_SECONDS,
         key="drainTimeoutSeconds",

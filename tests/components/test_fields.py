@@ -16,9 +16,10 @@ from gpu_pools.platforms.aks.changes import refused_cluster_changes
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.options import AksClusterOptions
 from gpu_pools.platforms.aks.placement import AksPlacement
+from gpu_pools.platforms.known import rows_of
 from gpu_pools.platforms.magnum.cluster import MagnumSettings
 from gpu_pools.platforms.magnum.placement import MagnumPlacement
-from gpu_pools.reading.fields import on, rows
+from gpu_pools.reading.fields import on
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.providers import azure_native, openstack
@@ -73,7 +74,7 @@ def _row(platform: str, place: str) -> Row | None:
     tables: tuple[type, ...] = TABLES[platform][section == "pools"] if section in {"cluster", "pools"} else ()
     found = None
     for key in keys:
-        found = next((row for table in tables for row in rows(table) if row.key == key), None)
+        found = next((row for table in tables for row in rows_of(table) if row.key == key), None)
         if found is None:
             return None
         tables = () if isinstance(found.kind.type, str) else (found.kind.type,)
@@ -164,6 +165,6 @@ def test_a_change_sets_what_the_table_says_and_does_what_it_says(
 def test_every_key_that_a_cloud_is_told_is_changed_here() -> None:
     """So that a new row is not believed unseen."""
     for platform, tables in TABLES.items():
-        said = {row.key for table in (*tables[0], *tables[1]) for row in rows(table) if on(row.sets, platform)}
+        said = {row.key for table in (*tables[0], *tables[1]) for row in rows_of(table) if on(row.sets, platform)}
         # What a template sets are the keys in it; the bounds of a Magnum group are in test_magnum.py.
         assert said - {row.key for at, row, _, _ in TOLD if at == platform} <= {"template", "nodes"}, platform

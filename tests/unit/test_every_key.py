@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpu_pools
-from gpu_pools.reading import fields
+from gpu_pools.platforms.known import rows_of
 from gpu_pools.reading.section import Section
 from gpu_pools.text.errors import Problems, show
 from tests.unit.golden import golden
@@ -50,7 +50,7 @@ def _keys() -> dict[str, Row]:
         module = importlib.import_module(info.name)
         for name, one in vars(module).items():
             if dataclasses.is_dataclass(one) and isinstance(one, type) and one.__module__ == module.__name__:
-                found |= {f"{name}.{row.key}": row for row in fields.rows(one)}
+                found |= {f"{name}.{row.key}": row for row in rows_of(one)}
     return dict(sorted(found.items()))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mutants import accounts
+from tests.mutants import accounts, suite
 from tests.mutants.__main__ import chosen_files, ordered
 from tests.mutants.accounts import Accounts
 from tests.mutants.covering import Covering, remembered_lines
@@ -340,3 +340,17 @@ def test_a_mutant_is_noticed_missed_or_never_run(tmp_path: Path) -> None:
         "return count > 6": "missed",
     }
     assert (tmp_path / "small.py").read_text() == SMALL
+
+
+def test_the_copy_has_the_packages_that_are_links_to_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, target = tmp_path / "project", tmp_path / "copy"
+    for file in ("core/__init__.py", "parts/__init__.py"):
+        (project / file).parent.mkdir(parents=True)
+        (project / file).write_text("VALUE = 1\n", encoding="utf-8")
+    (project / "core" / "parts").symlink_to("../parts")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    monkeypatch.setattr(suite, "ROOT", project)
+    monkeypatch.setattr(suite, "_OURS", ("core",))
+    assert suite.copied(target) == target
+    # A link that led back to the project would have tests read what is no mutant.
+    assert (target / "core" / "parts" / "__init__.py").resolve() == (target / "parts" / "__init__.py").resolve()

@@ -8,7 +8,8 @@ from gpu_pools.platforms.aks import properties as aks_properties
 from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.options import AksClusterOptions
 from gpu_pools.platforms.aks.placement import AksPlacement
-from gpu_pools.reading.fields import on, rows
+from gpu_pools.platforms.known import rows_of
+from gpu_pools.reading.fields import on
 from gpu_pools.stack.pools import Pool
 from tools.generate.arguments import POOL_CLASSES
 
@@ -56,7 +57,7 @@ def properties_text() -> str:
 def _keys_by_path(settings: tuple[type, ...], above: str = "") -> dict[str, list[str]]:
     """Property -> keys that set it or something in it; those of a mapping by the mapping's own, where it is one property."""
     found: dict[str, list[str]] = {}
-    for row in (row for one in settings for row in rows(one)):
+    for row in (row for one in settings for row in rows_of(one)):
         if not on(row.says, "aks"):
             continue
         for path in filter(None, on(row.sets, "aks").split(", ")):

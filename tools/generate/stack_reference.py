@@ -9,10 +9,10 @@ from gpu_pools.platforms.aks.cluster import AksSettings
 from gpu_pools.platforms.aks.options import AksClusterOptions
 from gpu_pools.platforms.aks.placement import AksPlacement
 from gpu_pools.platforms.existing.placement import ExistingPlacement
-from gpu_pools.platforms.known import PLATFORMS
+from gpu_pools.platforms.known import PLATFORMS, rows_of
 from gpu_pools.platforms.magnum.cluster import MagnumOptions, MagnumSettings
 from gpu_pools.platforms.magnum.placement import MagnumPlacement
-from gpu_pools.reading.fields import Row, on, rows
+from gpu_pools.reading.fields import Row, on
 from gpu_pools.sharing.mps import Mps
 from gpu_pools.sharing.needs import Needs
 from gpu_pools.sharing.time_slicing import TimeSlicing
@@ -88,7 +88,7 @@ def _table(*of: tuple[type, str], platform: str = "all") -> Iterator[str]:
 
 
 def _keys(settings: type, platform: str, above: str) -> Iterator[str]:
-    for row in rows(settings):
+    for row in rows_of(settings):
         yield f"| `{above}{row.key}` | {_meaning(row, platform)} |"
         if not isinstance(row.kind.type, str):
             yield from _keys(row.kind.type, platform, f"{above}{row.key}.")
@@ -96,7 +96,7 @@ def _keys(settings: type, platform: str, above: str) -> Iterator[str]:
 
 def key_lines(settings: type, platforms: tuple[str, ...], above: str = "") -> Iterator[str]:
     """A line for each key, and for those of the mappings in it."""
-    for row in rows(settings):
+    for row in rows_of(settings):
         on_these = [platform for platform in platforms if on(row.says, platform)]
         if not on_these:
             continue

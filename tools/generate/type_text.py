@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from gpu_pools.reading.fields import Row, on, rows, snake
+from gpu_pools.platforms.known import rows_of
+from gpu_pools.reading.fields import Row, on, snake
 from gpu_pools.stack.pools import Pool
 from tools.generate.arguments import MODE_TYPES, TYPES, Args
 
@@ -64,7 +65,7 @@ def mode_args_text() -> str:
 
 def class_text(args: Args) -> str:
     """Write one type: a key for each row of its classes, those that are required first."""
-    written = [row for settings in args.of for row in rows(settings) if row.key not in args.lacks]
+    written = [row for settings in args.of for row in rows_of(settings) if row.key not in args.lacks]
     found = _of_any(written, args) if args.platform == "any" else [row for row in written if on(row.says, args.platform)]
     found += args.more
     required = [row for row in found if row.needed and not row.either]
@@ -81,7 +82,7 @@ def _of_any(written: list[Row], args: Args) -> list[Row]:
         if one.key in own or one.key in found:
             continue
         # What only some of the classes have cannot be needed by all.
-        found[one.key] = replace(one, says=_said(one), needed=one.needed and args.of[0] is Pool and one in rows(Pool))
+        found[one.key] = replace(one, says=_said(one), needed=one.needed and args.of[0] is Pool and one in rows_of(Pool))
     return [*found.values()]
 
 

@@ -11,11 +11,13 @@ from gpu_pools.platforms.aks.cluster import ZONES
 from gpu_pools.platforms.aks.labels import AKS_SPOT_TAINT
 from gpu_pools.platforms.aks.pool_options import AksPoolOptions, pool_options
 from gpu_pools.platforms.aks.vm_size import azure_hardware
-from gpu_pools.reading.fields import Kind, Row, number, one_of, read, read_inner, reads, row, text, whole_number
+from gpu_pools.reading.fields import Kind, Row, RowText, number, one_of, read, read_inner, reads, row, text, whole_number
 from gpu_pools.stack.cluster import MigOwner, Placement
 from gpu_pools.stack.node_hardware import ALL_MODELS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.stack.kubernetes_names import Taint
     from gpu_pools.stack.platform_reader import PoolSection
@@ -23,6 +25,20 @@ if TYPE_CHECKING:
 
 #: The image without AppArmor (components of its nodes: microsoft/azurelinux).
 _WITHOUT_APP_ARMOR: Final = "AzureLinux"
+#: What AKS says of the keys that pools of other platforms have, too.
+ROW_TEXTS: Final[Mapping[str, RowText]] = {
+    "name": RowText("1 to 12 lower-case letters and digits; never cut.", "agentPoolName", "replaces"),
+    "count": RowText(sets="count", change="updates"),
+    "nodes": RowText(sets="minCount, maxCount", change="updates"),
+    "sharing": RowText(sets="nodeLabels"),
+    "labels": RowText(sets="nodeLabels", change="updates"),
+    "taints": RowText("Node taints, e.g. sku=gpu:NoSchedule.", "nodeTaints", "updates"),
+    "driver": RowText("Who installs the driver: operator or preinstalled.", "gpuProfile", "replaces"),
+    "protect": RowText("Refuse to delete or replace the pool."),
+    "adopted": RowText("The pool was made by hand, and imported: what the stack does not say of it stays as it is."),
+    "replace": RowText("Where a change needs another pool: surge (made and proven first) or inPlace; this one is drained."),
+    "drainTimeoutSeconds": RowText("With replace: how long the pods of the old pool may take to go, in seconds."),
+}
 
 
 def _spot(section: PoolSection, one: Row) -> Spot | None:

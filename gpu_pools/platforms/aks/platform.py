@@ -11,7 +11,7 @@ from gpu_pools.platforms.aks.found import check_images
 from gpu_pools.platforms.aks.inputs import merged, sent
 from gpu_pools.platforms.aks.node_boot import check_node_boot, node_boot_warnings
 from gpu_pools.platforms.aks.options import Monitoring
-from gpu_pools.platforms.aks.placement import AksPlacement, place
+from gpu_pools.platforms.aks.placement import ROW_TEXTS, AksPlacement, place
 from gpu_pools.platforms.aks.pool_inputs import PLACE, Around, pool_inputs
 from gpu_pools.platforms.aks.properties import inputs_that
 from gpu_pools.platforms.aks.together import aks_cluster_warnings, aks_warnings, check_aks
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.platforms.platform import PlannedPool
+    from gpu_pools.reading.fields import RowText
     from gpu_pools.reading.section import Section
     from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.cluster import Cluster
@@ -44,6 +45,7 @@ class Aks(Platform[AksSettings]):
     name: ClassVar[str] = "aks"
     cluster: ClassVar[type[Cluster]] = AksSettings
     pool_key: ClassVar[str] = "vmSize"
+    row_texts: ClassVar[Mapping[str, RowText]] = ROW_TEXTS
     pool_names: ClassVar[tuple[str, str]] = (
         r"[a-z][a-z0-9]{0,11}",
         "1 to 12 lower-case letters and digits, starting with a letter (AKS)",

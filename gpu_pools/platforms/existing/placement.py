@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from gpu_pools.reading.fields import Kind, Row, read, row
+from gpu_pools.reading.fields import Kind, Row, RowText, read, row
 from gpu_pools.stack.cluster import Placement
 from gpu_pools.stack.node_hardware import declared_hardware
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.stack.platform_reader import PoolSection
+
+#: What an existing cluster says of the keys that pools of other platforms have, too.
+ROW_TEXTS: Final[Mapping[str, RowText]] = {
+    "name": RowText("1 to 40 lower-case letters, digits and dashes."),
+    "taints": RowText("Taints that the nodes have; they are tolerated."),
+    "driver": RowText("Who installs the GPU driver: operator or preinstalled."),
+    "gpusPerNode": RowText("GPUs of one node."),
+}
 
 
 def _node_selector(section: PoolSection, one: Row) -> dict[str, str]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpu_pools.platforms.existing.cluster import ExistingSettings
-from gpu_pools.platforms.existing.placement import ExistingPlacement, place
+from gpu_pools.platforms.existing.placement import ROW_TEXTS, ExistingPlacement, place
 from gpu_pools.platforms.platform import Platform
 from gpu_pools.reading.fields import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.platforms.platform import PlannedPool
+    from gpu_pools.reading.fields import RowText
     from gpu_pools.reading.section import Section
     from gpu_pools.stack.cluster import Cluster
     from gpu_pools.stack.platform_reader import PoolSection
@@ -26,6 +27,7 @@ class Existing(Platform[ExistingSettings]):
     name: ClassVar[str] = "existing"
     cluster: ClassVar[type[Cluster]] = ExistingSettings
     pool_key: ClassVar[str] = "nodeSelector"
+    row_texts: ClassVar[Mapping[str, RowText]] = ROW_TEXTS
 
     def read_cluster(self, section: Section, *, complete: bool) -> ExistingSettings:
         """Read how the cluster is reached."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from gpu_pools.platforms.magnum.cluster import OPENSTACK_NAME, OPENSTACK_NAMES
-from gpu_pools.reading.fields import Kind, Row, read, row, text, texts, whole_number
+from gpu_pools.reading.fields import Kind, Row, RowText, read, row, text, texts, whole_number
 from gpu_pools.stack.cluster import Placement
 
 if TYPE_CHECKING:
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from gpu_pools.stack.platform_reader import PoolSection
     from gpu_pools.stack.pools import Pool
 
+#: What Magnum says of the keys that pools of other platforms have, too, and of a flavor's hardware.
+ROW_TEXTS: Final[Mapping[str, RowText]] = {
+    "name": RowText("1 to 40 lower-case letters, digits and dashes.", "name", "replaces"),
+    "count": RowText(sets="nodeCount", change="updates"),
+    "nodes": RowText(sets="minNodeCount, maxNodeCount", change="updates"),
+    "taints": RowText("Node taints."),
+    "driver": RowText("Who installs the GPU driver: operator or preinstalled."),
+    "protect": RowText("Refuse to delete or replace the group."),
+    "adopted": RowText("The group was made by hand, and imported: what the stack does not say of it stays as it is."),
+    "replace": RowText("Where a change needs another group: surge (made and proven first) or inPlace; only in a GpuPlatform."),
+    "drainTimeoutSeconds": RowText("With replace: how long the pods of the old group may take to go, in seconds."),
+    "gpusPerNode": RowText("GPUs of one machine."),
+}
 _PASSED_OVER: Final = "capi-helm passes over it (W80)."
 _OPENSTACK: Final = text(OPENSTACK_NAME, OPENSTACK_NAMES)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from gpu_pools.platforms.magnum.cluster import NODE_GROUP_LABELS, TAINTED_BY_NFD, MagnumSettings, read_existing
 from gpu_pools.platforms.magnum.drivers import check_magnum_drivers, magnum_driver_warnings, scales_groups
-from gpu_pools.platforms.magnum.placement import MagnumPlacement, place
+from gpu_pools.platforms.magnum.placement import ROW_TEXTS, MagnumPlacement, place
 from gpu_pools.platforms.platform import Platform
 from gpu_pools.reading.fields import read
 from gpu_pools.stack.kubernetes_names import POOL_LABEL, REPLACEMENT_LABEL, refused_by_nfd
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.hardware.node import Hardware
     from gpu_pools.platforms.platform import PlannedPool
+    from gpu_pools.reading.fields import RowText
     from gpu_pools.reading.section import Section
     from gpu_pools.sharing.mode import Sharing
     from gpu_pools.stack.cluster import Cluster
@@ -37,6 +38,7 @@ class Magnum(Platform[MagnumSettings]):
     name: ClassVar[str] = "magnum"
     cluster: ClassVar[type[Cluster]] = MagnumSettings
     pool_key: ClassVar[str] = "flavor"
+    row_texts: ClassVar[Mapping[str, RowText]] = ROW_TEXTS
 
     def read_cluster(self, section: Section, *, complete: bool) -> MagnumSettings:
         """Read a cluster that the stack makes, or one that is there."""
