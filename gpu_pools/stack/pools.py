@@ -194,7 +194,7 @@ class Pool:
         sets=BY_PLATFORM,
         doc="The name of a declaration.",
     )
-    allocation: Allocation | None = row({"aks": POOL_SAYS, "magnum": POOL_SAYS, "existing": POOL_SAYS}, ALLOCATION, doc=POOL_DOC)
+    allocation: Allocation | None = row(POOL_SAYS, ALLOCATION, doc=POOL_DOC)
     labels: Mapping[str, str] = row(
         "Node labels besides those of the plan.",
         Kind(_labels, "dict[str, str]"),
