@@ -169,8 +169,13 @@ def device_classes(sharings: Iterable[Sharing]) -> tuple[DeviceClass, ...]:
     return tuple(found[resource] for resource in sorted(found))
 
 
+def class_name(resource: str) -> str:
+    """Return the DeviceClass that has a resource name: the chart's own of whole GPUs, else ours."""
+    return DRA_DRIVER if resource == WHOLE_GPU else f"gpu-pools-{resource.rpartition('/')[2]}"
+
+
 def _class(resource: str, expression: str) -> DeviceClass:
-    return DeviceClass(f"gpu-pools-{resource.rpartition('/')[2]}", resource, f"device.driver == '{DRA_DRIVER}' && {expression}")
+    return DeviceClass(class_name(resource), resource, f"device.driver == '{DRA_DRIVER}' && {expression}")
 
 
 def _attribute(name: str) -> str:

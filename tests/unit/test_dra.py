@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_pools.allocation.dra import DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL, device_classes, devices
+from gpu_pools.cli.main import main
 from gpu_pools.plan.document import plan_json, plan_table
 from gpu_pools.plan.dra_checks import too_old_for_claims
 from gpu_pools.proof.node_expectation import node_expectation
@@ -16,6 +19,9 @@ from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier.expectation import parse_expectation
 
 from .stacks import aks, existing, plan_of, pool_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 H100 = {"gpuModel": "h100-80gb", "gpusPerNode": 2}
 CLAIMS = {"allocation": "dra"}
@@ -276,3 +282,35 @@ def test_devices_follow_from_the_layout_of_each_gpu() -> None:
     pool = pool_of(claiming({"mig": {"gpus": [{"index": [0], "layout": {"1g.10gb": 7}}, {"index": [1], "layout": {}}]}}))
     found = devices(pool.hardware, pool.sharing)
     assert [(one.type, one.count) for one in found] == [("gpu", 1), ("mig", 7)]
+
+
+# --- claims of their own -----------------------------------------------------------------------------------------
+
+
+def test_claims_ask_for_the_class_of_each_kind_of_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stack = tmp_path / "stack.yaml"
+    stack.write_text(claiming({"mig": {"layout": {"1g.10gb": 3, "2g.20gb": 2}}}, {"name": "cut"}))
+    assert main(["claims", str(stack)]) == 0
+    found = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [one["kind"] for one in found] == ["ResourceClaimTemplate", "Pod"] * 2
+    (request,) = found[0]["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {"deviceClassName": "gpu-pools-mig-1g.10gb"}
+    pod = found[1]["spec"]
+    assert pod["nodeSelector"] == {"gpu-pools/pool": "cut"}
+    assert pod["resourceClaims"][0]["resourceClaimTemplateName"] == found[0]["metadata"]["name"]
+
+
+def test_a_memory_budget_is_a_capacity_that_the_scheduler_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stack = tmp_path / "stack.yaml"
+    stack.write_text(claiming({"timeSlicing": {"replicas": 4}, "needs": {"memoryPerReplica": "12Gi"}}))
+    assert main(["claims", str(stack), "--json"]) == 0
+    template, _ = json.loads(capsys.readouterr().out)
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {"deviceClassName": "gpu.nvidia.com", "capacity": {"requests": {"memory": "12288Mi"}}}
+
+
+def test_a_pool_of_the_device_plugin_has_no_claims(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stack = tmp_path / "stack.yaml"
+    stack.write_text(existing(H100))
+    assert main(["claims", str(stack)]) == 2
+    assert "allocation: dra" in capsys.readouterr().err
