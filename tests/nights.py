@@ -57,6 +57,9 @@ NIGHTS: Final = {
         "tests/sandbox/machines/test_mig_manager.py",
         ("[v0.10.0", "pauses", "waits_for_the_pods", "uses_a_gpu", "a_layout_that_the_file_lacks"),
     ),
+    "tests/sandbox/machines/test_dra_nodes.py": Night(f"{_ENGINE}/test_dra.py"),
+    "tests/sandbox/real_node/test_dra_driver.py": Night(f"{_ENGINE}/test_dra.py"),
+    "tests/sandbox/real_node/test_dra_kubelets.py": Night(f"{_ENGINE}/test_dra.py"),
     "tests/sandbox/test_private_registry.py": Night("tests/sandbox/test_registry.py"),
 }
 

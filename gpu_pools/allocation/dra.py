@@ -135,6 +135,16 @@ def node_labels(sharing: Sharing) -> dict[str, str]:
     return {DRA_DRIVER_LABEL: driver_value(sharing), DRIVER_MANAGER_LABEL: "true", DEVICE_PLUGIN_SWITCH: "false"}
 
 
+def plugin_labels() -> dict[str, str]:
+    """Return the label by which a node runs the device plugin again, after claims.
+
+    Without it the label of before goes, and the operator sets its own again only after a change of its ClusterPolicy, or of a few
+    other labels (NVIDIA/gpu-operator v26.7.0, controllers/nodelabeling_controller.go, getNodeLabelUpdateReasons). So a pool that
+    says `allocation: devicePlugin` has it, and one that says nothing is as it was before there were claims.
+    """
+    return {DEVICE_PLUGIN_SWITCH: "true"}
+
+
 def shares_of(sharing: Sharing) -> int | None:
     """Return how many claims share a GPU; None where one claim has it whole."""
     replication = sharing.replication

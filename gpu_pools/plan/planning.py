@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from gpu_pools.allocation.device_plugin import STRATEGY_WITHOUT_MIG, device_plugin_config
-from gpu_pools.allocation.dra import devices, node_labels, on_the_gpu
+from gpu_pools.allocation.dra import devices, node_labels, on_the_gpu, plugin_labels
 from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY, mig_parted_entries, mig_parted_key
 from gpu_pools.images.placed import tag_warnings
 from gpu_pools.mig.change import mode_change_needs
@@ -213,8 +213,8 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         labels |= {POOL_LABEL: pool.name, DEVICE_PLUGIN_CONFIG_LABEL: config_key}
     if mig_key and not settings.imported:
         labels[MIG_CONFIG_LABEL] = mig_key
-    if by_claims and not settings.imported:
-        labels |= node_labels(sharing)
+    if settings.written_allocation(pool) and not settings.imported:
+        labels |= node_labels(sharing) if by_claims else plugin_labels()
     taints = pool.taints
     if (added := pool.placement.added_taint) is not None:
         # AKS puts both there, in sets that every update replaces whole (Azure/AKS#3152).

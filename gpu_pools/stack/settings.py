@@ -85,7 +85,11 @@ class Settings:
 
     def allocation(self, pool: Pool) -> Allocation:
         """Return through what pods get the GPUs of a pool."""
-        return pool.allocation or self.cluster.allocation or DEVICE_PLUGIN
+        return self.written_allocation(pool) or DEVICE_PLUGIN
+
+    def written_allocation(self, pool: Pool) -> Allocation | None:
+        """Return the same as it is written; None where neither the pool nor the cluster says it."""
+        return pool.allocation or self.cluster.allocation
 
     @property
     def dra_pools(self) -> tuple[Pool, ...]:

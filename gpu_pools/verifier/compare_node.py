@@ -48,6 +48,9 @@ _SHARED: Final = ".shared"
 _PRODUCT: Final = "nvidia.com/gpu.product"
 _INVALID: Final = "-MIG-INVALID"
 _MPS: Final = "nvidia-device-plugin-mps-control-daemon"
+_PLUGIN: Final = "nvidia-device-plugin-daemonset"
+_SWITCHES: Final = "nvidia.com/gpu.deploy."
+_PLUGIN_SWITCH: Final = f"{_SWITCHES}device-plugin"
 _TIMESTAMP: Final = "nvidia.com/gfd.timestamp"
 _CLOCK_SLACK_SECONDS: Final = 5
 _MINUTE: Final = 60
@@ -164,6 +167,11 @@ def _compare_pods(wanted: NodeExpectation, found: NodeReading, findings: Finding
         findings.differs(_NODE, "device plugins", "one pod", names, "two-plugins")
 
 
+def _lacks_switch(found: NodeReading) -> bool:
+    """Whether the operator has labelled the node, and the label of its device plugin is gone."""
+    return _PLUGIN_SWITCH not in found.labels and any(label.startswith(_SWITCHES) for label in found.labels)
+
+
 def _listed(pods: tuple[Pod, ...] | ApiFailure | None) -> tuple[Pod, ...]:
     return () if pods is None or isinstance(pods, ApiFailure) else pods
 
@@ -225,6 +233,8 @@ def _compare_missing(found: NodeReading, missing: list[str], findings: Findings)
     else:
         for operand in missing:
             why = "mps-operand-missing" if operand == _MPS else "operand-missing"
+            if operand == _PLUGIN and _lacks_switch(found):
+                why = "plugin-switch-missing"
             findings.differs(Where(f"operand {operand}"), "pod on the node", "one", "none", why, ", ".join(_paused(found)))
 
 

@@ -96,6 +96,12 @@ def test_labels_start_the_driver_and_stop_the_device_plugin() -> None:
     assert labels["nvidia.com/device-plugin.config"].startswith("exclusive-")
 
 
+def test_who_says_device_plugin_gets_it_back() -> None:
+    switch = "nvidia.com/gpu.deploy.device-plugin"
+    assert pool_of(existing({**H100, "allocation": "devicePlugin"})).labels[switch] == "true"
+    assert switch not in pool_of(existing(H100)).labels
+
+
 def test_what_a_stack_without_claims_has_stays_as_it_was() -> None:
     plan = plan_of(existing(H100))
     assert plan.dra is None

@@ -171,3 +171,17 @@ def test_an_answer_that_is_no_list_of_slices_is_an_error_of_the_api(broken: Any)
     api: Any = Answers(broken)
     with pytest.raises(ApiError):
         read_devices(api, "n", "gpu.nvidia.com")
+
+
+def test_a_node_that_lost_the_label_of_its_device_plugin_is_told_what_helps() -> None:
+    by_plugin = healthy(*plan_and_pool({"exclusive": {}}, count=2))
+    labels = {**by_plugin.kubernetes.labels, "nvidia.com/gpu.deploy.driver": "true"}
+    labels.pop("nvidia.com/gpu.deploy.device-plugin", None)
+    pods = by_plugin.kubernetes.pods
+    assert isinstance(pods, tuple)
+    found = replace(by_plugin.kubernetes, labels=labels, pods=tuple(pod for pod in pods if not pod.device_plugin))
+    findings = Findings()
+    compare_node(by_plugin.expected, found, by_plugin.nvml, findings)
+    first = next(one for one in findings.differences if one.where.subject.startswith("operand"))
+    assert first.cause.key == "plugin-switch-missing"
+    assert "allocation: devicePlugin" in first.cause.remedy
