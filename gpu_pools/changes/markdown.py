@@ -43,6 +43,7 @@ _WORDS: Final = {
     "rebooted": "its nodes start anew",
     "repartitioned": "its MIG instances are destroyed, and others are made",
     "reshared": "the device plugin advertises other shares; running pods keep theirs",
+    "reallocated": "its GPUs change between the device plugin and resource claims, on all nodes at once; running pods stay",
     "reloaded": "the device plugin reads a new config and starts anew; what it advertises, and running pods, stay",
     "upgraded": "its nodes are renewed one after the other: pods with GPUs end there, and find another node if there is one",
     "cordoned": "its nodes take no new pods for minutes, one after the other; pods that run there stay",

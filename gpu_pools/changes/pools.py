@@ -70,9 +70,9 @@ class PoolChange:
         name: the pool's.
         before: its plan before; None: it is new.
         after: its plan afterwards; None: it goes.
-        effects: ``created``, ``deleted``, ``replaced``, ``rotated``, ``shrunk``, ``rebooted``, ``repartitioned``, ``reshared``,
-            ``reloaded``, ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that are there already ``joined``,
-            ``left`` and ``renamed`` instead of the first two; or ``untouched`` alone.
+        effects: ``created``, ``deleted``, ``replaced``, ``rotated``, ``shrunk``, ``rebooted``, ``repartitioned``, ``reallocated``,
+            ``reshared``, ``reloaded``, ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that are there already
+            ``joined``, ``left`` and ``renamed`` instead of the first two; or ``untouched`` alone.
         because: the inputs that force a replacement; empty where it follows the cluster's.
         resources: by name.
         gpus: what a new layout does, by kinds of GPUs.
@@ -225,6 +225,8 @@ def _on_nodes(before: PoolPlan, after: PoolPlan, gpus: tuple[GpuChange, ...]) ->
         yield "renamed"
     if any(one.mig.mode_change_needs in {"reboot", "gpu-reset-or-reboot"} for one in gpus):
         yield "rebooted"
+    if before.allocation != after.allocation:
+        yield "reallocated"
     if gpus:
         yield "repartitioned"
     elif before.sharing != after.sharing:
@@ -279,6 +281,10 @@ def _drain(before: PoolPlan | None, after: PoolPlan | None, gpus: tuple[GpuChang
     if gpus:
         yield "mig-manager evicts no pod, and waits for ever for one that holds a GPU (R01)"
         return
+    if before.allocation != after.allocation:
+        yield "a GPU that a pod holds counts as free after the change between the device plugin and claims (E06, E08)"
+    elif before.devices != after.devices:
+        yield "shares that claims hold count as free under another number of shares, and pods that get them never start (E08)"
     yield from before.sharing.changed_to(after.sharing, reloaded=before.config_key != after.config_key)
     if any(one.after < one.before for one in _resources(before, after)):
         yield f"pods keep the shares that they were given under {before.sharing.text()} (R06)"
