@@ -69,6 +69,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_verification.py": "tests/sandbox/machines/test_verified_nodes.py",
     "tests/sandbox/machines/test_dra_nodes.py": "tests/sandbox/machines/test_dra_manager.py",
     "tests/sandbox/machines/test_nfd_gc.py": "tests/sandbox/machines/test_nfd_worker.py",
+    "tests/sandbox/real/test_dra_driver.py": "tests/sandbox/machines/test_dra_driver_pod.py",
     "tests/sandbox/real/test_generated_layouts.py": "tests/sandbox/machines/test_mig.py",
     "tests/sandbox/real_node/test_dra_driver.py": "tests/sandbox/machines/test_dra_driver_pod.py",
     "tests/sandbox/real_node/test_dra_kubelets.py": "tests/sandbox/machines/test_dra_manager.py",
