@@ -70,9 +70,9 @@ class PoolChange:
         name: the pool's.
         before: its plan before; None: it is new.
         after: its plan afterwards; None: it goes.
-        effects: ``created``, ``deleted``, ``replaced``, ``rotated``, ``shrunk``, ``rebooted``, ``repartitioned``, ``reallocated``,
-            ``reshared``, ``reloaded``, ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that are there already
-            ``joined``, ``left`` and ``renamed`` instead of the first two; or ``untouched`` alone.
+        effects: ``created``, ``deleted``, ``replaced``, ``rotated``, ``shrunk``, ``rebooted``, ``repartitioned``,
+            ``reallocated``, ``reshared``, ``reloaded``, ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that
+            are there already ``joined``, ``left`` and ``renamed`` instead of the first two; or ``untouched`` alone.
         because: the inputs that force a replacement; empty where it follows the cluster's.
         resources: by name.
         gpus: what a new layout does, by kinds of GPUs.

@@ -21,7 +21,7 @@ from sandbox.cli.look import Look, collect, look, waits_for
 from sandbox.cli.reality import reality
 from sandbox.cli.shell import enter
 from sandbox.cluster import control_plane as clusters
-from sandbox.cluster.node_tools import find_platform_tools, recorded
+from sandbox.cluster.node_tools import find_dra_driver, find_platform_tools, recorded
 from sandbox.openstack import environment, service
 from sandbox.stack import checkpoint, observed, offline_charts, plugin_choice, real_nodes, recovery, stand_ins
 from sandbox.stack.engine import Engine
@@ -79,6 +79,8 @@ def up(stack: str, progress: Progress, nodes: str | None = None, *, observe: boo
     plan = plan_of(sandbox, observe=observe)
     download_plugins(plugin_choice.to_download(sandbox, plan), progress)
     tools = find_platform_tools(progress)
+    if plan.dra:
+        find_dra_driver(progress)
     observers = observed.programs(progress) if observe else {}
     with _held(sandbox, "up"):
         real = real_nodes.choose(sandbox, plan, nodes)

@@ -19,6 +19,8 @@ from sandbox.system.errors import SandboxError
 from sandbox.system.files import read_json
 from sandbox.toolchain import config_manager, gpu_operator
 from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.obtain import obtain
+from sandbox.toolchain.programs import DRA_DRIVER, DRA_DRIVER_CHART, program
 from sandbox.toolchain.tools import GPU_TOOLS, NODE_PROGRAMS, PLATFORM_TOOLS, RULES, Tools
 
 if TYPE_CHECKING:
@@ -86,6 +88,16 @@ def find_platform_tools(progress: Progress) -> Tools:
         origin={**tools.origin, **found.origin},
         **{tool: getattr(found, tool) for tool in GPU_TOOLS},
     )
+
+
+def find_dra_driver(progress: Progress) -> None:
+    """Build NVIDIA's DRA driver, and its chart, before a node needs it: a node would build it while Helm waits for its pod.
+
+    Raises:
+        SandboxError: when it cannot be built.
+    """
+    if obstacle() is None:
+        obtain([program(DRA_DRIVER), program(DRA_DRIVER_CHART)], progress)
 
 
 def as_json(tools: Tools) -> dict[str, str]:

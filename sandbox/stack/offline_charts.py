@@ -39,6 +39,7 @@ def missing_charts(plan: Plan, reachable: Callable[[str], bool] = answers) -> di
     wanted = {"operator": (settings.operator.chart, settings.operator.adopted)}
     wanted["nodeFeatureDiscovery"] = (settings.nfd.chart, settings.nfd.adopted)
     wanted["observability.prometheusStack"] = (settings.observability.prometheus_stack, not settings.observability.installs)
+    wanted["draDriver"] = (settings.dra_driver.chart, plan.dra is None)
     found = {section: _stand_in(chart, reachable) for section, (chart, adopted) in wanted.items() if not adopted}
     return {section: folder for section, folder in found.items() if folder is not None}
 

@@ -80,3 +80,50 @@ def test_a_pool_that_is_only_held_is_compared_by_what_it_has_itself() -> None:
     assert report_json([seen])[0]["expected"] == {}
     (lacking,) = observe(plan, [node], verifiers_run=True)
     assert not lacking.holds
+
+
+# --- pools whose GPUs pods get through resource claims -----------------------------------------------------------
+
+
+def by_claims(devices: list[dict[str, Any]], allocatable: dict[str, str] | None = None) -> tuple[Any, tuple[str, ...]]:
+    """What is seen of a node with claims: resources, and differences."""
+    pool = {"name": "nb", "gpuModel": "h100-80gb", "gpusPerNode": 2, "nodeSelector": {"p": "nb"}, "sharing": "four"}
+    sharing = {"four": {"timeSlicing": {"replicas": 4}}}
+    cluster = {"platform": "existing", "allocation": "dra"}
+    plan = plan_config({"gpu-pools:cluster": cluster, "gpu-pools:sharing": sharing, "gpu-pools:pools": [pool]})
+    (pool_plan,) = plan.pools
+    node = {
+        "metadata": {"name": "n", "labels": {"p": "nb", **pool_plan.labels, **pool_plan.gfd_labels}},
+        "spec": {},
+        "status": {"allocatable": allocatable or {}},
+    }
+    slices = [{"spec": {"driver": "gpu.nvidia.com", "nodeName": "n", "devices": devices}}]
+    others = (("x", "n"), ("gpu.nvidia.com", "m"))
+    slices += [{"spec": {"driver": driver, "nodeName": name, "devices": devices}} for driver, name in others]
+    ((seen,),) = (one.nodes for one in observe(plan, [node], verifiers_run=True, slices=slices))
+    return dict(seen.allocatable), seen.differences
+
+
+def a_device(shares: str | None, kind: str = "gpu") -> dict[str, Any]:
+    found: dict[str, Any] = {"name": "gpu", "attributes": {"type": {"string": kind}}}
+    return found | ({"allowMultipleAllocations": True, "capacity": {"shares": {"value": shares}}} if shares else {})
+
+
+def test_what_the_driver_announces_of_this_node_is_compared() -> None:
+    assert by_claims([a_device("4"), a_device("4")]) == ({"nvidia.com/gpu": 8}, ())
+
+
+@pytest.mark.parametrize(
+    ("devices", "allocatable", "difference"),
+    [
+        ([a_device("4")], {}, "gpu 4 instead of 8"),
+        ([a_device(None), a_device(None)], {}, "gpu 2 instead of 8"),
+        ([], {}, "gpu 0 instead of 8"),
+        ([a_device("4"), a_device("4")], {"nvidia.com/gpu": "2"}, "gpu 2 instead of 0"),
+        ([a_device("4"), a_device("4"), a_device(None, "vfio")], {}, "device vfio 1 instead of 0"),
+    ],
+)
+def test_other_devices_and_what_the_device_plugin_left_differ(
+    devices: list[dict[str, Any]], allocatable: dict[str, str], difference: str
+) -> None:
+    assert by_claims(devices, allocatable)[1] == (difference,)

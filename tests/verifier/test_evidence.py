@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.verifier import archive, commands
 from gpu_pools.verifier.causes import CAUSES
+from gpu_pools.verifier.claims import Device
 from gpu_pools.verifier.evidence import MOST_BYTES, Origin, evidence, own_digest
+from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.findings import Findings, Where
+from gpu_pools.verifier.node import ClaimsReading
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.options import Options
 from gpu_pools.verifier.reading import GpuInstance, Hung, Mode, Unreadable, failed
@@ -306,3 +310,16 @@ def test_the_program_knows_its_own_digest_from_its_file_and_from_sources_none(tm
         [sys.executable, "-I", "-S", "-c", asked], capture_output=True, text=True, check=True, timeout=scaled(60)
     )
     assert ran.stdout.strip() == archive.digest()
+
+
+def test_devices_of_claims_are_told_by_the_resources_that_pods_ask_for() -> None:
+    plan, pool = nodes.plan_and_pool({"timeSlicing": {"replicas": 4}}, key="h100-80gb", count=2, allocation="dra")
+    one = nodes.healthy(*nodes.plan_and_pool({"exclusive": {}}, key="h100-80gb", count=2))
+    expected = parse_expectation(node_expectation(plan, pool))
+    devices = tuple(Device(f"gpu-{index}", "gpu", None, f"GPU-{index}", f"GPU-{index}", 4) for index in range(2))
+    odd = Device("gpu-9", "vfio", None, "GPU-9", "GPU-9", None)
+    seen = replace(one.kubernetes, claims=ClaimsReading((*devices, odd), ()))
+    document = told(replace(one, expected=expected), node=seen)
+    assert document["observed"]["devices"] == {"device vfio": 1, "nvidia.com/gpu": 8}
+    # As reports were before, where there are no claims.
+    assert "devices" not in told(one)["observed"]
