@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gpu_pools.hardware.operands import parse_version
+from gpu_pools.plan.dra_checks import LEAST_KUBERNETES as LEAST_FOR_CLAIMS
+from gpu_pools.plan.dra_checks import allocation_path, too_old_for_claims
 from gpu_pools.plan.mps_support import too_old_for_signal
 from gpu_pools.platforms.known import platform_of
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
@@ -182,6 +184,13 @@ def check_kubernetes(settings: Settings, version: str | None, whose: str) -> lis
         )
     if problem := too_old_for_signal(settings, version, whose):
         problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
+    if settings.dra_pools and too_old_for_claims(version):
+        problems.add(
+            allocation_path(settings.dra_pools[0]),
+            f"claims need Kubernetes {LEAST_FOR_CLAIMS}, and {whose} {version} (E01)",
+            allowed=f"dra in a cluster of Kubernetes {LEAST_FOR_CLAIMS} or newer",
+            remedy="Upgrade the cluster, or write `allocation: devicePlugin`.",
+        )
     if settings.verification.enabled and has < _numbers(LEAST_FOR_VERIFIERS):
         problems.add(
             "gpu-pools:verification",

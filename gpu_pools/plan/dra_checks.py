@@ -48,6 +48,11 @@ def check_dra(settings: Settings, problems: Problems) -> None:
             _check_sharing(pool, sharing, problems)
 
 
+def allocation_path(pool: Pool) -> str:
+    """Return where a stack file says how pods get the GPUs of a pool."""
+    return f"{pool.path}.allocation" if pool.allocation else "gpu-pools:cluster.allocation"
+
+
 def too_old_for_claims(version: str) -> bool:
     """Tell whether a version of Kubernetes lacks what claims need; one that cannot be read is not too old."""
     least = parse_version(LEAST_KUBERNETES)
@@ -108,11 +113,10 @@ def _check_operator(settings: Settings, problems: Problems) -> None:
 
 
 def _check_pool(pool: Pool, problems: Problems) -> None:
-    where = f"{pool.path}.allocation" if pool.allocation else "gpu-pools:cluster.allocation"
     hardware = pool.hardware
     if hardware is not None and any(is_vgpu(name) for name in (hardware.product or "", *hardware.model.products)):
         problems.add(
-            where,
+            allocation_path(pool),
             f'pool "{pool.name}" has vGPUs, which the DRA driver does not support (E05)',
             allowed="devicePlugin",
             remedy=_OTHER_WAY,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpu_pools.allocation.dra import DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL, device_classes, devices
 from gpu_pools.cli.main import main
+from gpu_pools.plan.cluster_checks import check_kubernetes
 from gpu_pools.plan.document import plan_json, plan_table
 from gpu_pools.plan.dra_checks import too_old_for_claims
 from gpu_pools.proof.node_expectation import node_expectation
@@ -243,6 +244,13 @@ def test_kubernetes_must_have_shares_and_names_by_default(version: str, old: boo
         assert any("(E01)" in problem for problem in problems(stack))
     else:
         plan_of(stack)
+
+
+@pytest.mark.parametrize(("version", "refused"), [("1.35.4", True), ("1.36.0", False), (None, False)])
+def test_a_cluster_that_is_found_to_be_older_is_refused(version: str | None, refused: bool) -> None:  # noqa: FBT001
+    settings = plan_of(claiming({"exclusive": {}})).settings
+    found = [problem.path for problem in check_kubernetes(settings, version, "the cluster has")]
+    assert found == (["gpu-pools:pools[0].allocation"] if refused else [])
 
 
 def test_a_pool_that_may_be_empty_is_refused() -> None:
