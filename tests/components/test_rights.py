@@ -26,11 +26,22 @@ _RELEASED: Final = "{{ .Release.Namespace }}"
 MARK: Final = "<!-- made by tests/components/test_rights.py, which says how where it differs -->\n"
 CONFIG: Final[dict[str, Any]] = {
     "cluster": {"platform": "existing", "context": "byo"},
-    "sharing": {"parted": {"mig": {"layout": {"1g.10gb": 7}}}, "served": {"mps": {"replicas": 2}}, "whole": {"exclusive": {}}},
+    "sharing": {
+        "parted": {"mig": {"layout": {"1g.10gb": 7}}},
+        "served": {"mps": {"replicas": 2}},
+        "whole": {"exclusive": {}},
+        "claimed": {"timeSlicing": {"replicas": 2}},
+    },
     "pools": [
         {"name": name, "nodeSelector": {"p": name}, "gpuModel": model, "gpusPerNode": 1, "sharing": name}
         | ({"rollout": {}} if name == "parted" else {})
-        for name, model in (("parted", "NVIDIA A100-SXM4-80GB"), ("served", "NVIDIA A10"), ("whole", "NVIDIA A10"))
+        | ({"allocation": "dra"} if name == "claimed" else {})
+        for name, model in (
+            ("parted", "NVIDIA A100-SXM4-80GB"),
+            ("served", "NVIDIA A10"),
+            ("whole", "NVIDIA A10"),
+            ("claimed", "NVIDIA A10"),
+        )
     ],
     "verification": {"smokeTest": True},
 }
