@@ -280,21 +280,13 @@ class GpuPlatform(pulumi.ComponentResource):
     ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
         from gpu_pools.components.proof.verification import Verification, Verifier, deployed_program  # noqa: PLC0415
-        from gpu_pools.proof.verifier_pods import restarts_mps  # noqa: PLC0415
 
         reached: VerifierArgs = {"kubeconfig": kubeconfig}
         if context := plan.settings.cluster.context:
             reached["context"] = context
         if plan.settings.registry.username:
             reached["registry"] = config[f"{NAMESPACE}:registry"]
-        if any(pool.pool.rollout for pool in plan.pools):
-            reached["rollout"] = True
-        if any(restarts_mps(plan, pool) for pool in plan.pools):
-            reached["restarts_mps"] = True
-        if plan.dra is not None:
-            reached["claims"] = True
-        if gives_back(plan.settings):
-            reached["leaving"] = True
+        reached |= _may(plan)
         verifier = Verifier(f"{name}-verifier", reached, opts)
         groups = _groups(plan, pools)
         proven: dict[str, Verification] = {}
@@ -336,6 +328,24 @@ class GpuPlatform(pulumi.ComponentResource):
         labels = PoolLabels(f"{name}-{pool.name}-labels", args, opts, planned=pool, group=selector)
         self._objects += labels.objects
         return labels
+
+
+def _may(plan: Plan) -> "VerifierArgs":
+    """What a stack's verifiers may do besides; only what is true, so that others keep their rights as they are."""
+    from gpu_pools.proof.verifier_pods import restarts_mps  # noqa: PLC0415 - loaded only where it is used
+
+    found: VerifierArgs = {}
+    if any(pool.pool.rollout for pool in plan.pools):
+        found["rollout"] = True
+    if any(restarts_mps(plan, pool) for pool in plan.pools):
+        found["restarts_mps"] = True
+    if plan.dra is not None:
+        found["claims"] = True
+    if any(plan.settings.written_allocation(pool.pool) for pool in plan.pools):
+        found["allocation"] = True
+    if gives_back(plan.settings):
+        found["leaving"] = True
+    return found
 
 
 def _groups(plan: Plan, made: Mapping[str, list[pulumi.Resource]]) -> dict[str, pulumi.Output[str]]:

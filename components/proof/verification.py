@@ -112,6 +112,8 @@ class VerifierArgs(TypedDict):
     """Whether a rollout restarts the MPS daemon, which device plugins before v0.18.2 need."""
     claims: NotRequired[bool]
     """Whether pods of a pool get GPUs through resource claims: the verifiers then read what the DRA driver announces."""
+    allocation: NotRequired[bool]
+    """Whether a pool says how pods get its GPUs: rollouts then also move nodes between the device plugin and claims."""
     leaving: NotRequired[bool]
     """Whether nodes of removed pools are given back by the operator's release: it may then take away these pools' verifiers."""
 
@@ -145,7 +147,7 @@ class Verifier(pulumi.ComponentResource):
         )
         # The policy comes first: there is no moment in which the rights are wider than it lets them be.
         changers = args.get("rollout", False)
-        policy: Any = policy_spec(changers=changers)
+        policy: Any = policy_spec(changers=changers, allocation=args.get("allocation", False))
         written = ValidatingAdmissionPolicy(
             f"{name}-policy", metadata={"name": POLICY}, spec=policy, opts=child_options(self, opts)
         )

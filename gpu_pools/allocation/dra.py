@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.resource_names import WHOLE_GPU, mig_resource
 from gpu_pools.sharing.exclusive import Exclusive
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_SWITCH, DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,17 +39,12 @@ if TYPE_CHECKING:
 DRA_DRIVER: Final = "gpu.nvidia.com"
 #: Of the driver alone; the name that its installation guide uses.
 DRA_NAMESPACE: Final = "dra-driver-nvidia-gpu"
-#: Which of the driver's DaemonSets a node runs.
-DRA_DRIVER_LABEL: Final = "gpu-pools/dra-driver"
-#: The operator's switch of its device plugin, which it leaves alone where somebody has set it (controllers/state_manager.go).
-DEVICE_PLUGIN_SWITCH: Final = "nvidia.com/gpu.deploy.device-plugin"
-#: By which NVIDIA's driver manager takes the DRA driver off a node while it replaces the GPU driver there.
-DRIVER_MANAGER_LABEL: Final = "nvidia.com/dra-kubelet-plugin"
 #: The name of the chart's DaemonSet.
 DRA_DAEMON_SET: Final = "dra-driver-nvidia-gpu-kubelet-plugin"
 
 _MIG_STATE: Final = "nvidia.com/mig.config.state"
 _WHOLE: Final = "exclusive"
+_NONE: Final = "none"
 _SERVICE_ACCOUNT: Final = "dra-driver-nvidia-gpu-service-account-kubeletplugin"
 _COMPONENT: Final = "dra-driver-nvidia-gpu-component"
 _REGISTRY, _PLUGINS = "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins"
@@ -136,13 +132,13 @@ def node_labels(sharing: Sharing) -> dict[str, str]:
 
 
 def plugin_labels() -> dict[str, str]:
-    """Return the label by which a node runs the device plugin again, after claims.
+    """Return the labels by which a node runs the device plugin again, after claims.
 
-    Without it the label of before goes, and the operator sets its own again only after a change of its ClusterPolicy, or of a few
-    other labels (NVIDIA/gpu-operator v26.7.0, controllers/nodelabeling_controller.go, getNodeLabelUpdateReasons). So a pool that
-    says `allocation: devicePlugin` has it, and one that says nothing is as it was before there were claims.
+    Without them the label of before goes, and the operator sets its own again only after a change of its ClusterPolicy, or of a
+    few other labels (NVIDIA/gpu-operator v26.7.0, controllers/nodelabeling_controller.go, getNodeLabelUpdateReasons). So a pool
+    that says `allocation: devicePlugin` has them, and one that says nothing is as it was before there were claims.
     """
-    return {DEVICE_PLUGIN_SWITCH: "true"}
+    return {DRA_DRIVER_LABEL: _NONE, DRIVER_MANAGER_LABEL: "false", DEVICE_PLUGIN_SWITCH: "true"}
 
 
 def shares_of(sharing: Sharing) -> int | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, DRA_DRIVER_LABEL, MIG_CONFIG_LABEL
 from gpu_pools.verifier.changer import rollout_steps
+from gpu_pools.verifier.names import NO_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,12 @@ def _several(most: int | str) -> str:
 def harmless(before: PoolPlan, after: PoolPlan) -> bool:
     """Whether the changer would change a node at once although pods hold all of its shares."""
     now, becomes = (
-        {DEVICE_PLUGIN_CONFIG_LABEL: one.config_key, MIG_CONFIG_LABEL: one.mig_config_key or ""} for one in (before, after)
+        {
+            DEVICE_PLUGIN_CONFIG_LABEL: one.config_key,
+            MIG_CONFIG_LABEL: one.mig_config_key or "",
+            DRA_DRIVER_LABEL: one.labels.get(DRA_DRIVER_LABEL, NO_CLAIMS),
+        }
+        for one in (before, after)
     )
     holder = rollout_steps.Holder("", "", "", "", before.advertises)
     node = rollout_steps.LivingNodeState(

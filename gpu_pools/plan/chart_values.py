@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.allocation.device_plugin import DEVICE_PLUGIN_CONFIG_MAP
-from gpu_pools.allocation.dra import DRIVER_MANAGER_LABEL
 from gpu_pools.allocation.mig_parted import MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
 from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.plan.drivers import upgrade_policy
@@ -13,6 +12,7 @@ from gpu_pools.rendering.dcgm_exporter import exporter_values
 from gpu_pools.rendering.node_leaving import hook_objects
 from gpu_pools.stack.allocation import DRA
 from gpu_pools.stack.cluster import Cluster
+from gpu_pools.stack.kubernetes_names import DRIVER_MANAGER_LABEL
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:

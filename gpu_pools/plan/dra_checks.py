@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.allocation.dra import DEVICE_PLUGIN_SWITCH, shares_of
+from gpu_pools.allocation.dra import shares_of
 from gpu_pools.hardware.models import is_vgpu
 from gpu_pools.hardware.operands import parse_version, version_text
 from gpu_pools.plan.operand_checks import installed_operand
 from gpu_pools.stack.allocation import DRA
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_SWITCH
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
@@ -127,13 +128,6 @@ def _check_pool(pool: Pool, problems: Problems) -> None:
             "0 nodes and `allocation: dra`: the autoscaler does not know the devices of a node that is not there (E09)",
             allowed="1 or more",
             remedy="Write `min: 1`, or `allocation: devicePlugin` for this pool.",
-        )
-    if pool.rollout is not None:
-        problems.add(
-            f"{pool.path}.rollout",
-            "is not possible with `allocation: dra` yet: nodes would change without being emptied one by one",
-            allowed="a pool without rollout",
-            remedy="Remove `rollout`, or write `allocation: devicePlugin` for this pool.",
         )
     if pool.labels.get(DEVICE_PLUGIN_SWITCH, "false") != "false":
         problems.add(

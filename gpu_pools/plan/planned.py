@@ -17,7 +17,7 @@ from gpu_pools.allocation.mig_parted import mig_parted_file
 from gpu_pools.hardware.resource_names import WHOLE_GPU, mig_resource
 from gpu_pools.platforms.known import PLATFORMS
 from gpu_pools.stack.allocation import DEVICE_PLUGIN
-from gpu_pools.stack.kubernetes_names import CHANGED_LABELS
+from gpu_pools.stack.kubernetes_names import ALLOCATION_LABELS, CHANGED_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +99,8 @@ class PoolPlan:
     @property
     def changed_labels(self) -> dict[str, str]:
         """The labels that a rollout sets on each node by itself; none without `rollout`."""
-        return {key: value for key, value in self.labels.items() if self.pool.rollout and key in CHANGED_LABELS}
+        changed = {*CHANGED_LABELS, *ALLOCATION_LABELS} if self.pool.rollout else set()
+        return {key: value for key, value in self.labels.items() if key in changed}
 
     @property
     def placed_labels(self) -> dict[str, str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
+from gpu_pools.stack.kubernetes_names import DRA_DRIVER_LABEL
 from gpu_pools.text.errors import Problem
 from gpu_pools.verifier.changer.rollout_slots import at_once
 from gpu_pools.verifier.changer.windows import opens_in, read_window
@@ -75,13 +76,18 @@ def rollout_seconds(pool_plan: PoolPlan, verification: VerificationSettings) -> 
 # --- windows ------------------------------------------------------------------------------------------------------
 
 #: Annotations of the DaemonSet that changes a pool: each of the labels that it sets.
-BECOMES: Final = {CONFIG_LABEL: "gpu-pools/becomes-sharing", MIG_CONFIG_LABEL: "gpu-pools/becomes-mig"}
+BECOMES: Final = {
+    CONFIG_LABEL: "gpu-pools/becomes-sharing",
+    MIG_CONFIG_LABEL: "gpu-pools/becomes-mig",
+    DRA_DRIVER_LABEL: "gpu-pools/becomes-allocation",
+}
 _SLICED: Final = "time-slicing-"
+_NO_CLAIMS: Final = "none"
 
 
 def becomes(pool_plan: PoolPlan) -> dict[str, str]:
     """The annotations of a pool; none without `rollout`."""
-    return {BECOMES[key]: value for key, value in pool_plan.changed_labels.items()}
+    return {BECOMES[key]: value for key, value in pool_plan.changed_labels.items() if key in BECOMES}
 
 
 def closed(pool_plan: PoolPlan, old: Mapping[str, Any], new: Mapping[str, Any], at: float) -> Problem | None:
@@ -114,8 +120,10 @@ def _annotations(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _takes_nodes_away(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether other labels are declared than replicas of time-slicing alone; a pool that gets a rollout changes none."""
-    sharing, mig = BECOMES.values()
-    if sharing not in old or all(old.get(key) == new.get(key) for key in (sharing, mig)):
+    sharing, mig, allocation = BECOMES.values()
+    # A pool that never said how pods get its GPUs uses the device plugin.
+    same = old.get(allocation, _NO_CLAIMS) == new.get(allocation, _NO_CLAIMS)
+    if sharing not in old or (same and all(old.get(key) == new.get(key) for key in (sharing, mig))):
         return False
     sliced = all(str(one.get(sharing)).startswith(_SLICED) for one in (old, new))
-    return not (sliced and old.get(mig) == new.get(mig))
+    return not (sliced and same and old.get(mig) == new.get(mig))

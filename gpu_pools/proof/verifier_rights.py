@@ -27,7 +27,7 @@ from gpu_pools.allocation.dra import DRA_NAMESPACE
 from gpu_pools.proof.node_expectation import SEARCHED_NAMESPACES
 from gpu_pools.rendering import startup_taint
 from gpu_pools.stack.adoption import CLUSTER_POLICY
-from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, OPERATOR_NAMESPACE
+from gpu_pools.stack.kubernetes_names import ALLOCATION_LABELS, CHANGED_LABELS, OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,11 +90,12 @@ def namespace_rules(*, claims: bool = False) -> Mapping[str, list[dict[str, Any]
     return {OPERATOR_NAMESPACE: [pods, config], **{namespace: [pods] for namespace in searched}}
 
 
-def policy_spec(*, changers: bool = False) -> dict[str, Any]:
+def policy_spec(*, changers: bool = False, allocation: bool = False) -> dict[str, Any]:
     """The ``spec`` of the ValidatingAdmissionPolicy; whatever it cannot judge, it refuses.
 
     Args:
         changers: whether there are pools with a `rollout`, which has a changer's account (gpu_pools/proof/changer_rights.py).
+        allocation: whether a pool says how pods get its GPUs: a changer then also sets the labels of that.
     """
     return {
         "failurePolicy": "Fail",
@@ -118,7 +119,7 @@ def policy_spec(*, changers: bool = False) -> dict[str, Any]:
         ],
         "validations": [
             _rule("request.operation == 'UPDATE' && request.name in variables.own", "a verifier changes its own node only"),
-            *_own_parts(changers=changers),
+            *_own_parts(changers=changers, allocation=allocation),
             _rule(
                 f"{_same('status', 'conditions')} && {_other_conditions('object')} == {_other_conditions('oldObject')}",
                 f"of a node's status a verifier changes its condition {CONDITION} only",
@@ -142,17 +143,18 @@ def policy_spec(*, changers: bool = False) -> dict[str, Any]:
     }
 
 
-def _own_parts(*, changers: bool) -> list[dict[str, str]]:
-    """What of a node's metadata and spec may be another; by a changer's account two labels, an annotation and the cordon, too."""
+def _own_parts(*, changers: bool, allocation: bool) -> list[dict[str, str]]:
+    """What of a node's metadata and spec may be another; by a changer's account its labels, an annotation and the cordon, too."""
     metadata = f"of a node's metadata a verifier changes its annotation {ANNOTATION} only"
     spec = f"of a node's spec a verifier changes one thing only: it removes the taint {STARTUP_TAINT}"
     if not changers:
         return [_rule(_METADATA, metadata), _rule(_SPEC, spec)]
+    changed = (*CHANGED_LABELS, *(ALLOCATION_LABELS if allocation else ()))
     more = (
         f"{_same('metadata', 'annotations', 'labels', 'managedFields', 'resourceVersion')} "
-        f"&& {_same('metadata.annotations', ANNOTATION, CHANGE_ANNOTATION)} && {_same('metadata.labels', *CHANGED_LABELS)}"
+        f"&& {_same('metadata.annotations', ANNOTATION, CHANGE_ANNOTATION)} && {_same('metadata.labels', *changed)}"
     )
-    labels = f"; a changer also the labels {' and '.join(CHANGED_LABELS)} and its annotation {CHANGE_ANNOTATION}"
+    labels = f"; a changer also the labels {' and '.join(changed)} and its annotation {CHANGE_ANNOTATION}"
     cordon = f"{_same('spec', 'taints', 'unschedulable')} && {_FEWER_TAINTS}"
     return [
         _rule(_or_of_a_changer(_METADATA, more), metadata + labels),

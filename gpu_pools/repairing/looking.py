@@ -27,7 +27,7 @@ from gpu_pools.verifier.causes import cause
 from gpu_pools.verifier.changer.living_node import ANNOTATION as CHANGING
 from gpu_pools.verifier.changer.living_node import LivingNode, as_holder, holders_among, is_over, read_pods
 from gpu_pools.verifier.changer.owners import Owners
-from gpu_pools.verifier.changer.rollout_steps import hangs, is_paused, wrong_labels
+from gpu_pools.verifier.changer.rollout_steps import by_claims, hangs, is_paused, wrong_labels
 from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.marks import changed_label
 from gpu_pools.verifier.names import MIG_STATE_LABEL
@@ -205,7 +205,8 @@ class _Pods:
 
 
 def _seen(node: dict[str, Any], pods: _Pods, evidence: NodeEvidence, findings: tuple[Finding, ...]) -> NodeUnderRepair:
-    holding = holders_among(pods.listed, OPERATOR_NAMESPACE, pods.owners)
+    labels = node["metadata"].get("labels") or {}
+    holding = holders_among(pods.listed, OPERATOR_NAMESPACE, pods.owners, claims=by_claims(labels))
     held = {one.uid for one in holding}
     rest = [pod for pod in pods.named if pod["metadata"]["uid"] not in held]
     others = read_pods(rest, lambda pod: None if is_over(pod) else as_holder(pod, {}), pods.owners)

@@ -21,6 +21,14 @@ DEVICE_PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 #: Whose change makes NVIDIA's programs share the GPUs of a node in another way.
 CHANGED_LABELS: Final = (DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL)
+#: Which DaemonSet of NVIDIA's DRA driver a node runs; ``none``: the device plugin.
+DRA_DRIVER_LABEL: Final = "gpu-pools/dra-driver"
+#: By which NVIDIA's driver manager takes the DRA driver off a node while it replaces the GPU driver there.
+DRIVER_MANAGER_LABEL: Final = "nvidia.com/dra-kubelet-plugin"
+#: The operator's switch of its device plugin, which it leaves alone where somebody has set it (controllers/state_manager.go).
+DEVICE_PLUGIN_SWITCH: Final = "nvidia.com/gpu.deploy.device-plugin"
+#: Whose change moves a node between the device plugin and claims; only pools that say `allocation` have them.
+ALLOCATION_LABELS: Final = (DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL, DEVICE_PLUGIN_SWITCH)
 POOL_LABEL: Final = "gpu-pools/pool"
 #: Which of the pools that replace each other under one name a node is of (gpu_pools/plan/placing.py).
 REPLACEMENT_LABEL: Final = "gpu-pools/generation"

@@ -43,6 +43,11 @@ def compute_mode(number: int) -> str:
 
 CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
+#: Which DaemonSet of NVIDIA's DRA driver the node runs; ``none``, or no such label: the device plugin.
+DRA_DRIVER_LABEL: Final = "gpu-pools/dra-driver"
+NO_CLAIMS: Final = "none"
+#: What moves the node between the device plugin and claims.
+ALLOCATION_LABELS: Final = (DRA_DRIVER_LABEL, "nvidia.com/dra-kubelet-plugin", "nvidia.com/gpu.deploy.device-plugin")
 MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
 #: Seconds. It waits for five kinds of pods, five minutes each (mig-parted v0.15.0, pkg/mig/reconfigure/reconfigure.go).
 MIG_PENDING_SECONDS: Final = 25 * 60

@@ -10,12 +10,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.allocation.dra import DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL, device_classes, devices
+from gpu_pools.allocation.dra import device_classes, devices
 from gpu_pools.cli.main import main
 from gpu_pools.plan.cluster_checks import check_kubernetes
 from gpu_pools.plan.document import plan_json, plan_table
 from gpu_pools.plan.dra_checks import too_old_for_claims
 from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.stack.kubernetes_names import ALLOCATION_LABELS, DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier.expectation import parse_expectation
 
@@ -98,9 +99,13 @@ def test_labels_start_the_driver_and_stop_the_device_plugin() -> None:
 
 
 def test_who_says_device_plugin_gets_it_back() -> None:
-    switch = "nvidia.com/gpu.deploy.device-plugin"
-    assert pool_of(existing({**H100, "allocation": "devicePlugin"})).labels[switch] == "true"
-    assert switch not in pool_of(existing(H100)).labels
+    said, silent = (pool_of(existing({**H100, **more})).labels for more in ({"allocation": "devicePlugin"}, {}))
+    assert {key: said[key] for key in ALLOCATION_LABELS} == {
+        DRA_DRIVER_LABEL: "none",
+        DRIVER_MANAGER_LABEL: "false",
+        "nvidia.com/gpu.deploy.device-plugin": "true",
+    }
+    assert not set(ALLOCATION_LABELS) & set(silent)
 
 
 def test_what_a_stack_without_claims_has_stays_as_it_was() -> None:
@@ -219,7 +224,6 @@ def test_nodes_are_expected_to_offer_nothing_by_the_device_plugin() -> None:
         ({"exclusive": {}}, {}, {"operator": {"values": {"cdi": {"enabled": False}}}}, "(E11)"),
         ({"exclusive": {}}, {}, {"operator": {"values": {"driver": {"version": "560.35.03"}}}}, "(E02)"),
         ({"exclusive": {}}, {"labels": {"nvidia.com/gpu.deploy.device-plugin": "true"}}, {}, "(E06)"),
-        ({"exclusive": {}}, {"rollout": {"maxUnavailable": 1}}, {"verification": {}}, "not possible with `allocation: dra`"),
         ({"mig": {"layout": {"1g.10gb": 7}}}, {}, {"operator": {"migStrategy": "single"}}, "names of their profiles"),
     ],
 )
@@ -261,8 +265,8 @@ def test_a_pool_that_may_be_empty_is_refused() -> None:
 
 
 def test_everything_that_is_wrong_comes_out_at_once() -> None:
-    stack = claiming({"mps": {"replicas": 4}}, {"rollout": {}}, operator={"values": {"cdi": {"enabled": False}}}, verification={})
-    assert len(problems(stack)) == 3
+    stack = claiming({"mps": {"replicas": 4}}, operator={"values": {"cdi": {"enabled": False}}})
+    assert len(problems(stack)) == 2
 
 
 def test_an_unknown_word_is_refused_with_those_that_are_known() -> None:

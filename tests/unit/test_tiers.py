@@ -32,6 +32,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_aks_system_pool.py": "tests/sandbox/test_system_pool.py",
     "tests/engine/test_azure_monitor.py": "tests/components/test_observability.py",
     "tests/engine/test_changes.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_dra_rollout.py": "tests/verifier/test_rollout_steps.py",
     "tests/engine/test_dra.py": "tests/components/test_dra_driver.py",
     "tests/engine/test_drift.py": "tests/unit/test_drift.py",
     "tests/engine/test_entra.py": "tests/sandbox/test_attacks_entra.py",

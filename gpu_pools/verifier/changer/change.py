@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..api import ApiError
-from ..names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, moment, seconds_of
+from ..names import ALLOCATION_LABELS, CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL, moment, seconds_of
 from .rollout_steps import (
     MIG_FAILED,
     LivingNodeState,
@@ -93,7 +93,8 @@ def target_of(expected: Expectation) -> Target:
     if node is None or CONFIG_LABEL not in node.labels:
         message = f"the expectation says nothing of the label {CONFIG_LABEL}"
         raise ChangeError(message)
-    return Target({key: node.labels[key] for key in (CONFIG_LABEL, MIG_CONFIG_LABEL) if key in node.labels}, node.allocatable)
+    keys = (CONFIG_LABEL, MIG_CONFIG_LABEL, *ALLOCATION_LABELS)
+    return Target({key: node.labels[key] for key in keys if key in node.labels}, node.allocatable)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from ..marks import listed_by_nfd
 from ..quantities import LARGEST, read_count
 from .nfd_rules import names_of_setters
 from .owners import Owners, owner_of
-from .rollout_steps import Holder, LivingNodeState, Mark, is_paused, read_mark, uncordons
+from .rollout_steps import Holder, LivingNodeState, Mark, by_claims, is_paused, read_mark, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ANNOTATION: Final = "gpu-pools/change"
 _NVIDIA: Final = "nvidia.com/"
+#: Under which resource claims count among what a pod holds.
+_CLAIMS: Final = "resource claims"
 _RULES: Final = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 #: What the rules of a stack's own pools are called (gpu_pools/rendering): others keep labels of their own pools there.
 _OUR_RULES: Final = "gpu-pools-"
@@ -76,7 +78,7 @@ class LivingNode:
         metadata = node["metadata"]
         labels: dict[str, str] = metadata.get("labels") or {}
         mark = read_mark((metadata.get("annotations") or {}).get(self.annotation))
-        holders = self.holders()
+        holders = self.holders(claims=by_claims(labels))
         return LivingNodeState(
             labels=labels,
             by_nfd=listed_by_nfd(metadata),
@@ -89,10 +91,14 @@ class LivingNode:
             offers=_offered(node),
         )
 
-    def holders(self) -> tuple[Holder, ...]:
-        """The pods that hold its GPUs."""
+    def holders(self, *, claims: bool = False) -> tuple[Holder, ...]:
+        """The pods that hold its GPUs.
+
+        Args:
+            claims: whether pods get GPUs through claims here: each pod that names a claim is one then, whatever the claim is for.
+        """
         listed = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}")
-        return holders_among(_items(listed), self.operators, Owners(self.api))
+        return holders_among(_items(listed), self.operators, Owners(self.api), claims=claims)
 
     def rules_setting(self, key: str) -> tuple[str, ...]:
         """The NodeFeatureRules of others than gpu-pools that set a label; none where they may not be read."""
@@ -211,18 +217,23 @@ def _pod_path(pod: Holder) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
-def holders_among(pods: Iterable[Any], operators: str, owners: Owners) -> tuple[Holder, ...]:
+def holders_among(pods: Iterable[Any], operators: str, owners: Owners, *, claims: bool = False) -> tuple[Holder, ...]:
     """The pods that hold GPUs, wherever one of them cannot be read.
 
     Args:
         pods: the objects.
         operators: the namespace of the GPU operator, whose pods are left out.
         owners: tells which owners there are.
+        claims: whether a pod that names a resource claim is one, too.
 
     Raises:
         ApiError: where the owners of a pod cannot be looked up.
     """
-    return read_pods(pods, lambda pod: None if pod["metadata"]["namespace"] == operators else holder_of(pod), owners)
+
+    def read(pod: Mapping[str, Any]) -> Holder | None:
+        return None if pod["metadata"]["namespace"] == operators else holder_of(pod, claims=claims)
+
+    return read_pods(pods, read, owners)
 
 
 def read_pods(pods: Iterable[Any], read: Callable[[Mapping[str, Any]], Holder | None], owners: Owners) -> tuple[Holder, ...]:
@@ -247,8 +258,13 @@ def read_pods(pods: Iterable[Any], read: Callable[[Mapping[str, Any]], Holder | 
     return tuple(found)
 
 
-def holder_of(pod: Mapping[str, Any]) -> Holder | None:
-    """The pod where it holds GPUs: it is bound to the node, and not over. Its owner is what the pod says of itself."""
+def holder_of(pod: Mapping[str, Any], *, claims: bool = False) -> Holder | None:
+    """The pod where it holds GPUs: it is bound to the node, and not over. Its owner is what the pod says of itself.
+
+    Args:
+        pod: the object.
+        claims: whether it is one, too, where it names a resource claim.
+    """
     if is_over(pod):
         return None
     spec = pod["spec"]
@@ -259,6 +275,8 @@ def holder_of(pod: Mapping[str, Any]) -> Holder | None:
     for container in spec.get("initContainers") or []:
         for name, count in _gpus(container).items():
             holds[name] = max(holds.get(name, 0), count)
+    if claims and (named := spec.get("resourceClaims")):
+        holds[_CLAIMS] = len(named)
     return as_holder(pod, holds) if holds else None
 
 

@@ -23,7 +23,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..names import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
+from ..names import CONFIG_LABEL, DRA_DRIVER_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL, NO_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -213,6 +213,9 @@ def _settles(target: Target, seen: LivingNodeState) -> bool:
     still set its default over what was set here, since it goes by what it has read before (gpu-operator v26.7.0,
     controllers/nodelabeling_controller.go: a patch without the version that it is about).
     """
+    if by_claims(target.labels) and begun(seen.mark) and any(seen.offers.values()):
+        # Of the device plugin nothing may be left: a pod might get by it what a claim gets, too.
+        return True
     if MIG_CONFIG_LABEL not in target.labels:
         return begun(seen.mark) and any(seen.offers.get(name, 0) != count for name, count in target.advertises.items())
     if seen.mark is not None:
@@ -247,8 +250,23 @@ def harmless(target: Target, seen: LivingNodeState) -> bool:
     if now is None:
         return not seen.holders or seen.as_declared
     same_mig = seen.labels.get(MIG_CONFIG_LABEL) == target.labels.get(MIG_CONFIG_LABEL)
+    if allocation_of(seen.labels) != allocation_of(target.labels):
+        return False
+    if now == becomes and same_mig:
+        # Only labels are missing that say what is so already.
+        return True
     sliced = now.startswith(_SLICED) and becomes.startswith(_SLICED)
     return same_mig and sliced and _fits(seen.holders, target.advertises)
+
+
+def allocation_of(labels: Mapping[str, str]) -> str:
+    """Which DaemonSet of the DRA driver a node runs; NO_CLAIMS: the device plugin."""
+    return labels.get(DRA_DRIVER_LABEL, NO_CLAIMS)
+
+
+def by_claims(labels: Mapping[str, str]) -> bool:
+    """Whether pods get the node's GPUs through resource claims."""
+    return allocation_of(labels) != NO_CLAIMS
 
 
 def may_set(target: Target, seen: LivingNodeState) -> bool:
