@@ -15,7 +15,9 @@ from gpu_pools.cli.main import main
 from gpu_pools.plan.cluster_checks import check_kubernetes
 from gpu_pools.plan.document import plan_json, plan_table
 from gpu_pools.plan.dra_checks import too_old_for_claims
+from gpu_pools.plan.rollouts import becomes, closed
 from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.proof.verifier_rights import policy_spec
 from gpu_pools.stack.kubernetes_names import ALLOCATION_LABELS, DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier.expectation import parse_expectation
@@ -24,6 +26,8 @@ from .stacks import aks, existing, plan_of, pool_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from gpu_pools.plan.planned import PoolPlan
 
 H100 = {"gpuModel": "h100-80gb", "gpusPerNode": 2}
 CLAIMS = {"allocation": "dra"}
@@ -332,3 +336,46 @@ def test_a_pool_of_the_device_plugin_has_no_claims(tmp_path: Path, capsys: pytes
     stack.write_text(existing(H100))
     assert main(["claims", str(stack)]) == 2
     assert "allocation: dra" in capsys.readouterr().err
+
+
+# --- moving by a rollout -----------------------------------------------------------------------------------------
+
+
+def rolling(allocation: str | None, sharing: dict[str, Any]) -> PoolPlan:
+    said = {"allocation": allocation} if allocation else {}
+    window = {"day": "Sunday", "startTime": "02:00", "durationHours": 1}
+    pool = {**H100, **said, "rollout": {"windows": [window]}}
+    return pool_of(existing(pool, sharing={"shared": sharing}, verification={}))
+
+
+def test_a_rollout_sets_the_labels_of_claims_itself() -> None:
+    pool = rolling("dra", {"timeSlicing": {"replicas": 4}})
+    assert {*ALLOCATION_LABELS} <= pool.changed_labels.keys()
+    assert not {*ALLOCATION_LABELS} & pool.placed_labels.keys()
+    assert becomes(pool)["gpu-pools/becomes-allocation"] == "shares-4"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        ((None, 4), ("dra", 4), True),
+        (("dra", 4), ("devicePlugin", 4), True),
+        # The driver counts the shares of claims anew.
+        (("dra", 4), ("dra", 8), True),
+        # More replicas of the device plugin end nothing.
+        (("devicePlugin", 4), ("devicePlugin", 8), False),
+        ((None, 4), ("devicePlugin", 4), False),
+    ],
+)
+def test_outside_of_its_windows_no_pool_moves(before: tuple[Any, int], after: tuple[Any, int], refused: bool) -> None:  # noqa: FBT001
+    old, new = (rolling(allocation, {"timeSlicing": {"replicas": replicas}}) for allocation, replicas in (before, after))
+    inputs = [{"metadata": {"annotations": becomes(one)}} for one in (old, new)]
+    monday_noon = 1_767_614_400.0
+    assert (closed(new, *inputs, monday_noon) is not None) is refused
+
+
+def test_a_changer_may_set_these_labels_only_where_a_pool_says_allocation() -> None:
+    plain, wider = (str(policy_spec(changers=True, allocation=one)) for one in (False, True))
+    for label in ALLOCATION_LABELS:
+        assert label not in plain
+        assert label in wider

@@ -218,3 +218,12 @@ def test_a_node_that_is_blocked_before_it_has_begun_gives_its_turn_back() -> Non
     with pytest.raises(ChangeError):
         Changer(made, "a", AFTER, "1")._change().look()
     assert not slots.mine()
+
+
+def test_a_pod_that_names_a_claim_holds_gpus_only_where_there_are_claims() -> None:
+    named = {**pod(), "spec": {**pod()["spec"], "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}}
+    named["spec"]["containers"] = [{"name": "main"}]
+    assert holder_of(named) is None
+    found = holder_of(named, claims=True)
+    assert found is not None
+    assert dict(found.holds) == {"resource claims": 1}

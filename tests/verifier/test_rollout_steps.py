@@ -273,3 +273,39 @@ def test_killed_anywhere_it_ends_as_the_last_declaration_says_and_leaves_nothing
     assert all(node.seen.labels[key] == value for key, value in last.labels.items())
     assert node.seen.mark is None
     assert node.seen.cordoned == by_user
+
+
+# --- between the device plugin and resource claims ---------------------------------------------------------------
+
+_SWITCH, _DRIVER = "nvidia.com/gpu.deploy.device-plugin", "gpu-pools/dra-driver"
+#: The same replicas by claims; the plugin's config is that of whole GPUs there.
+CLAIMED = {n: Target({CONFIG_LABEL: "exclusive-x", _DRIVER: f"shares-{n}", _SWITCH: "false"}, {}) for n in (2, 4)}
+BACK = Target({CONFIG_LABEL: "time-slicing-4-x", _DRIVER: "none", _SWITCH: "true"}, {GPU: 4})
+
+
+def test_a_node_moves_to_claims_only_when_it_is_empty() -> None:
+    for before, after in ((SLICED[4], CLAIMED[4]), (CLAIMED[4], CLAIMED[2]), (CLAIMED[4], BACK)):
+        used = on(before, holders=(holder(),), offers={GPU: 4})
+        assert not harmless(after, used)
+        assert next_step(after, used) is Step.TAKE_SLOT
+        begun = replace(used, has_slot=True, mark=marked(after, used, "now"), cordoned=True)
+        assert next_step(after, begun) is Step.EMPTY
+        assert next_step(after, replace(begun, holders=())) is Step.SET
+
+
+def test_claims_wait_until_the_device_plugin_offers_nothing() -> None:
+    mark = marked(CLAIMED[4], EMPTY, "now")
+    moved = on(CLAIMED[4], mark=mark, has_slot=True, cordoned=True)
+    assert next_step(CLAIMED[4], replace(moved, offers={GPU: 4})) is Step.WAIT
+    assert next_step(CLAIMED[4], replace(moved, offers={GPU: 0})) is Step.DONE
+    # And back: until the plugin offers what is declared.
+    back = on(BACK, mark=marked(BACK, EMPTY, "now"), has_slot=True, cordoned=True)
+    assert next_step(BACK, replace(back, offers={GPU: 0})) is Step.WAIT
+    assert next_step(BACK, replace(back, offers={GPU: 4})) is Step.DONE
+
+
+def test_who_only_says_what_is_so_already_drains_nobody() -> None:
+    """`allocation: devicePlugin` in a stack that never had claims: the node gets the labels of it, and keeps its pods."""
+    for before in (SLICED[4], CUT["1g"], WHOLE):
+        after = Target({**before.labels, _DRIVER: "none", _SWITCH: "true"}, before.advertises)
+        assert next_step(after, on(before, holders=(holder(),))) is Step.SET
