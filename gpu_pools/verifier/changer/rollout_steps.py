@@ -23,7 +23,15 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..names import CONFIG_LABEL, DRA_DRIVER_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL, NO_CLAIMS
+from ..names import (
+    ALLOCATION_LABELS,
+    CONFIG_LABEL,
+    DRA_DRIVER_LABEL,
+    MIG_CONFIG_LABEL,
+    MIG_PENDING_SECONDS,
+    MIG_STATE_LABEL,
+    NO_CLAIMS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -252,7 +260,7 @@ def harmless(target: Target, seen: LivingNodeState) -> bool:
     same_mig = seen.labels.get(MIG_CONFIG_LABEL) == target.labels.get(MIG_CONFIG_LABEL)
     if allocation_of(seen.labels) != allocation_of(target.labels):
         return False
-    if now == becomes and same_mig:
+    if now == becomes and same_mig and set(ALLOCATION_LABELS) & wrong_labels(target.labels, seen.labels).keys():
         # Only labels are missing that say what is so already.
         return True
     sliced = now.startswith(_SLICED) and becomes.startswith(_SLICED)
