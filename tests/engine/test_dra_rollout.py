@@ -101,7 +101,9 @@ def test_the_pool_moves_back_and_nothing_of_claims_is_left(trial: Trial) -> None
     watch = moves(trial, "devicePlugin")
     assert watch.fewest >= BUDGET
     assert labels(trial) == {("none", "true")}
-    assert {node["status"]["allocatable"]["nvidia.com/gpu"] for node in trial.nodes("serving")} == {"5"}
+    (pool,) = trial.plan().pools
+    declared = {str(count) for count in pool.advertises.values()}
+    assert {node["status"]["allocatable"]["nvidia.com/gpu"] for node in trial.nodes("serving")} == declared
     assert len(served(trial)) == REPLICAS
     leave(trial)
     trial.wait_until(lambda: not trial.api().list(SLICES)["items"], "the driver's devices are gone", 120)
