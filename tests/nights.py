@@ -33,7 +33,7 @@ NIGHTS: Final = {
     f"{_ENGINE}/test_adopt_clusters.py": Night(f"{_ENGINE}/test_adopt_clusters.py", ("TestAks",)),
     f"{_ENGINE}/test_aks_options.py": Night(f"{_ENGINE}/test_aks_changes.py"),
     f"{_ENGINE}/test_aks_system_pool.py": Night("tests/sandbox/test_system_pool.py"),
-    f"{_ENGINE}/test_bad_input.py": Night("tests/unit/test_bad_input.py"),
+    f"{_ENGINE}/test_bad_input.py": Night(f"{_ENGINE}/test_bad_input.py"),
     f"{_ENGINE}/test_dra.py": Night(
         f"{_ENGINE}/test_dra.py", ("announces", "as_many", "gives_its_devices_back", "back_to_the_device")
     ),
