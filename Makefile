@@ -99,8 +99,8 @@ openstack: known venv ## the real openstack client, STACK on Magnum: ARGS="coe n
 shell: known venv ## a shell with kubectl, pulumi and the stand-ins of STACK; or one command: ARGS="kubectl get nodes"
 	@$(RUN) shell $(STACK) $(ARGS)
 
-gpu-node: first venv ## a stack on a real node with this machine's own GPUs, as root: declared, changed, broken (OUT=folder); or measured (COSTS=1), or changed node by node (ROLLOUT=1)
-	@$(RUN) gpu-node $(if $(OUT),--out $(OUT)) $(if $(COSTS),--costs) $(if $(ROLLOUT),--rollout)
+gpu-node: first venv ## a stack on a real node with this machine's own GPUs, as root: declared, changed, broken (OUT=folder); or measured (COSTS=1), or changed node by node (ROLLOUT=1), or by resource claims (CLAIMS=1)
+	@$(RUN) gpu-node $(if $(OUT),--out $(OUT)) $(if $(COSTS),--costs) $(if $(ROLLOUT),--rollout) $(if $(CLAIMS),--claims)
 
 down: known venv ## destroy STACK and stop everything it started
 	@$(RUN) down $(STACK)

@@ -111,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     own.add_argument("--out", type=Path, default=Path("gpu-node"), metavar="FOLDER", help="for what was seen (%(default)s)")
     instead = own.add_mutually_exclusive_group()
     for name, what in (
+        ("claims", "pods get GPUs by resource claims (DRA), then by the device plugin"),
         ("costs", "what sharing costs, measured by pods and by processes"),
         ("rollout", "a pool changes node by node"),
     ):

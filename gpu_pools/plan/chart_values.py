@@ -109,11 +109,17 @@ def _validator_values(pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
 
     It waits until the node has a capacity of nvidia.com resources, which no device plugin gives it there, and with it the
     ClusterPolicy would never be ready (NVIDIA/gpu-operator v26.7.0, cmd/nvidia-validator/main.go, validateGPUResource). The
-    variable chooses what a validator's container checks (controllers/object_controls.go, TransformValidatorComponent).
+    variable COMPONENT chooses what a validator's container checks (controllers/object_controls.go, TransformValidatorComponent).
+
+    The check of the toolkit runs nvidia-smi, so the container also needs the GPUs. The image has NVIDIA_VISIBLE_DEVICES=void
+    (docker/Dockerfile), and only the operator's container `toolkit-validation` overrides that by itself
+    (assets/state-operator-validation/0500_daemonset.yaml). Second source: the container failed without it on a real node
+    (tests/engine/test_gpu_node.py).
     """
     if not any(pool_plan.allocation == DRA for pool_plan in pools):
         return {}
-    return {"validator": {"plugin": {"env": [{"name": "COMPONENT", "value": "toolkit"}]}}}
+    variables = {"COMPONENT": "toolkit", "NVIDIA_VISIBLE_DEVICES": "all"}
+    return {"validator": {"plugin": {"env": [{"name": name, "value": value} for name, value in variables.items()]}}}
 
 
 def _exporter_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:

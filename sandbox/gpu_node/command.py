@@ -14,6 +14,7 @@ from gpu_pools.text.files import write_whole
 from sandbox.cli import commands
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.gpu_node import machine as machines
+from sandbox.gpu_node.claims import Claims
 from sandbox.gpu_node.costs import Costs
 from sandbox.gpu_node.document import LEFT_ALONE, Step, document, steps_table
 from sandbox.gpu_node.play import Play
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _DIFFERS: Final = 3
 _STACKS: Final = "stacks"
 #: By what the command line names them.
-PLAYS: Final[dict[str, type[Stage]]] = {"": Play, "costs": Costs, "rollout": Rollout}
+PLAYS: Final[dict[str, type[Stage]]] = {"": Play, "claims": Claims, "costs": Costs, "rollout": Rollout}
 
 
 def recorded(folder: Path, which: str) -> int:

@@ -15,6 +15,7 @@ from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from gpu_pools.hardware.models import GpuModel
+    from gpu_pools.stack.allocation import Allocation
 
 POOL: Final = "machine"
 #: What of NVML's reading is a setting: it must be the same afterwards.
@@ -22,7 +23,7 @@ _SETTINGS: Final = ("mig", "computeMode", "ecc")
 _STACK: Final = """\
 # Written by `make gpu-node`: this machine as a pool of one node.
 config:
-  gpu-pools:cluster: {{platform: existing, context: gpu-node}}
+  gpu-pools:cluster: {{platform: existing, context: gpu-node{allocation}}}
   # The machine's own, which the driver container's stand-in leaves as it is.
   gpu-pools:operator: {{values: {{driver: {{version: "{driver}"}}}}}}
   gpu-pools:sharing:
@@ -98,8 +99,18 @@ def gpu_settings(reading: dict[str, Any]) -> dict[str, Any]:
     return {gpu["uuid"]: {key: gpu[key] for key in _SETTINGS} | _besides(gpu["uuid"]) for gpu in reading["gpus"]}
 
 
-def stack_text(sharing: str, machine: Machine, *, smoke_test: bool = False, rollout: str = "") -> str:
-    """The stack file of a declaration; `rollout` is a line of its pool, as NODE_BY_NODE has it."""
+def stack_text(
+    sharing: str, machine: Machine, *, smoke_test: bool = False, rollout: str = "", allocation: Allocation | None = None
+) -> str:
+    """Return the stack file of a declaration.
+
+    Args:
+        sharing: of the pool, as the stack file has it.
+        machine: whose GPUs the pool has.
+        smoke_test: whether it is declared, too.
+        rollout: a line of the pool, as NODE_BY_NODE has it; empty: it changes all at once.
+        allocation: how pods get GPUs, as the stack file has it; None: the key is not written.
+    """
     return _STACK.format(
         sharing=sharing,
         pool=POOL,
@@ -108,6 +119,7 @@ def stack_text(sharing: str, machine: Machine, *, smoke_test: bool = False, roll
         driver=machine.reading["driver"],
         smoke_test=str(smoke_test).lower(),
         rollout=rollout,
+        allocation=f", allocation: {allocation}" if allocation else "",
     )
 
 

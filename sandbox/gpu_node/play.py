@@ -39,10 +39,7 @@ class Play(Stage):
         self._limits(REPLICAS[-1])
         self._faults()
         self._declare("exclusive again", EXCLUSIVE, 1)
-        begun = time.monotonic()
-        self.clear()
-        left = len(self._pods())
-        self._told("pods taken away", begun, "none", str(left or "none"), good=not left)
+        self._remove_pods()
         if self._machine.gpus > 1:
             self._whole_node()
         # It wants every share of a node, so nobody else may hold one.
@@ -52,19 +49,6 @@ class Play(Stage):
         self._two_shares()
 
     # --- sharing ------------------------------------------------------------------------------------------
-
-    def _fill(self, replicas: int) -> None:
-        """As many pods as there are shares, and one more, which must wait for a reason of the scheduler's."""
-        wanted = self._machine.gpus * replicas
-        begun = time.monotonic()
-        while self._made <= wanted:
-            pods.make(self._api(), f"work-{self._made}", NODE)
-            self._made += 1
-        good = until(lambda: self._shares() == (wanted, 1), POD_SECONDS)
-        computing, waiting = self._shares()
-        why = next((one.why for one in self._pods().values() if not one.rounds), "")
-        observed = f"{computing} compute, {waiting} waits: {why.partition(', ')[0]}"
-        self._told(f"{wanted + 1} pods", begun, f"{wanted} compute, 1 waits", observed, good=good)
 
     def _whole_node(self) -> None:
         """A pod that asks for all GPUs of the node, which are its own alone: it computes on each."""
@@ -104,12 +88,6 @@ class Play(Stage):
         begun = time.monotonic()
         declared, observed, good = mps_limits.look(gpu["uuid"], gpu["memoryMiB"], replicas)
         self._told(f"MPS by a daemon of its own, limits of {replicas}", begun, declared, observed, good=good)
-
-    def _shares(self) -> tuple[int, int]:
-        """How many pods compute, and how many wait for a GPU."""
-        seen = self._pods().values()
-        waiting = [one for one in seen if one.phase == "Pending" and "Insufficient nvidia.com/gpu" in one.why]
-        return len(self._computing()), len(waiting)
 
     # --- faults -------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.stack.allocation import DRA
 from gpu_pools.verifier.quantities import read_count
 from sandbox.cli import commands
 from sandbox.cluster.api import Api
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.evidence.verdicts import Evidence
+    from gpu_pools.stack.allocation import Allocation
     from sandbox.gpu_node.machine import Machine
     from sandbox.stack.state import Sandbox
     from sandbox.system.progress import Progress
@@ -42,6 +44,9 @@ NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
 VERIFIERS: Final = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods"
 VERIFIER_PODS: Final = f"{VERIFIERS}?labelSelector=app.kubernetes.io/name={VERIFIER_APP}"
 _LOOK_SECONDS: Final = 0.5
+#: What the scheduler says of a node without a free GPU: of the device plugin's, and of those that pods get by claims
+#: (Kubernetes v1.36.3, pkg/scheduler/framework/plugins/noderesources/fit.go and dynamicresources/dynamicresources.go).
+_NO_RESOURCE, _NO_CLAIM = "Insufficient nvidia.com/gpu", "cannot allocate all claims"
 
 
 def time_slicing(replicas: int) -> str:
@@ -60,6 +65,8 @@ class Stage(ABC):
         self._made = 0
         #: How its pool changes, as machine.NODE_BY_NODE has it; empty: all at once.
         self._rollout = ""
+        #: How its pods get GPUs, as the stack file has it; None: the key is not written.
+        self._allocation: Allocation | None = None
         self.steps: list[Step] = []
         self.evidence: Evidence | None = None
 
@@ -92,7 +99,7 @@ class Stage(ABC):
 
     def _write(self, sharing: str, *, smoke_test: bool = False) -> None:
         """Declare it."""
-        text = stack_text(sharing, self._machine, smoke_test=smoke_test, rollout=self._rollout)
+        text = stack_text(sharing, self._machine, smoke_test=smoke_test, rollout=self._rollout, allocation=self._allocation)
         self._file.write_text(text, encoding="utf-8")
 
     def _declare(self, name: str, sharing: str, replicas: int, *, smoke_test: bool = False, ends_pods: bool = False) -> None:
@@ -113,12 +120,43 @@ class Stage(ABC):
         evidence = self._collect()
         # The first look has its evidence with it; what is kept is the last that proved everything.
         self.evidence = evidence if evidence and evidence.verdict is Verdict.PROVEN else self.evidence
-        found = self._allocatable()
+        found = self._offered()
         verdict = evidence.verdict.value if evidence else "no evidence"
         good = seen.holds and found == wanted and verdict == Verdict.PROVEN.value
         self._told(name, begun, f"gpu {wanted}, proven", f"gpu {found}, {verdict}", good=good)
         if before:
             self._untouched(name, before)
+
+    def _fill(self, replicas: int, how: str = "") -> None:
+        """Make a pod for each share, and one more; see that all but one compute, and that the scheduler has no room for that one.
+
+        Args:
+            replicas: of each GPU.
+            how: the end of the step's name.
+        """
+        wanted = self._machine.gpus * replicas
+        begun = time.monotonic()
+        for _ in range(wanted + 1 - len(self._pods())):
+            pods.make(self._api(), f"work-{self._made}", NODE)
+            self._made += 1
+        good = until(lambda: self._count_pods() == (wanted, 1), POD_SECONDS)
+        computing, waiting = self._count_pods()
+        why = next((one.why for one in self._pods().values() if not one.rounds), "")
+        observed = f"{computing} compute, {waiting} waits: {why.partition(', ')[0]}"
+        self._told(f"{wanted + 1} pods{how}", begun, f"{wanted} compute, 1 waits", observed, good=good)
+
+    def _count_pods(self) -> tuple[int, int]:
+        """Return how many pods compute, and how many wait for a GPU."""
+        no_room = _NO_CLAIM if self._allocation == DRA else _NO_RESOURCE
+        waiting = [one for one in self._pods().values() if one.phase == "Pending" and no_room in one.why]
+        return len(self._computing()), len(waiting)
+
+    def _remove_pods(self, how: str = "") -> None:
+        """Remove all pods of the play; `how` is the end of the step's name."""
+        begun = time.monotonic()
+        self.clear()
+        left = len(self._pods())
+        self._told(f"pods taken away{how}", begun, "none", str(left or "none"), good=not left)
 
     def _untouched(self, name: str, before: dict[str, pods.PodSnapshot]) -> None:
         begun = time.monotonic()
@@ -157,6 +195,10 @@ class Stage(ABC):
         """The pods of a list that are on the node, and not about to go."""
         found: list[dict[str, Any]] = self._api().list(path)["items"]
         return [pod for pod in found if pod["spec"].get("nodeName") == NODE and "deletionTimestamp" not in pod["metadata"]]
+
+    def _offered(self) -> int:
+        """How many pods of a GPU or share each the node has room for, as it announces it."""
+        return self._allocatable()
 
     def _allocatable(self) -> int:
         return read_count(((self._node() or {}).get("status") or {}).get("allocatable", {}).get("nvidia.com/gpu", 0)) or 0

@@ -84,15 +84,20 @@ class ValidatorPod:
     def evaluate(self, context: Context) -> Outcome:
         """Pass the validations in order, as nvidia-validator does it (cmd/nvidia-validator/main.go of v26.7.0).
 
-        The last one looks for any GPU resource in the node's capacity, in whatever number, unless its variable has it check
-        something that was checked before.
+        The last one looks for any GPU resource in the node's capacity, in whatever number, unless its variable COMPONENT has it
+        check something that was checked before. The toolkit's check runs nvidia-smi, which the container gets only with the
+        GPUs: its image has NVIDIA_VISIBLE_DEVICES=void (docker/Dockerfile).
         """
         machine = context.machine
         if machine.driver is None:
             return InitWaiting("driver-validation")
         if not machine.gpu_usable:
             return InitWaiting("toolkit-validation")
-        if _last_component(context.pod) != "plugin":
+        last = _last_variables(context.pod)
+        component = last.get("COMPONENT", "plugin")
+        if component == "toolkit" and last.get("NVIDIA_VISIBLE_DEVICES", "void") == "void":
+            return InitWaiting("plugin-validation")
+        if component != "plugin":
             return Up()
         capacity = context.node.get("status", {}).get("capacity", {})
         counts = {**capacity, **machine.advertised}
@@ -103,11 +108,11 @@ class ValidatorPod:
         """It leaves nothing on the machine."""
 
 
-def _last_component(pod: Json) -> str:
-    """What the container that checks the device plugin is told to check."""
+def _last_variables(pod: Json) -> dict[str, str]:
+    """Return the variables of the container that checks the device plugin."""
     inits = pod["spec"].get("initContainers", [])
     variables: list[Json] = next((one.get("env", []) for one in inits if one["name"] == "plugin-validation"), [])
-    return next((str(one.get("value", "")) for one in variables if one["name"] == "COMPONENT"), "plugin")
+    return {one["name"]: str(one.get("value", "")) for one in variables}
 
 
 class GpuClientPod:

@@ -25,9 +25,13 @@ from sandbox.system.errors import SandboxError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sandbox.nvml.simulated import Machine
+
 #: In the node. It tells the driver container's stand-in that there is nothing to bring.
 _MARK: Final = "/run/nvidia/own-driver"
 _ROOT: Final = "/run/nvidia/driver"
+#: Where a container without a variable of its own has the state of simulated GPUs, as the driver container's stand-in puts it.
+_FIRMWARE: Final = f"{_ROOT}/lib/firmware/nvidia/{{version}}/gsp_simulated.bin"
 _NVML: Final = "libnvidia-ml.so"
 #: What a driver's folder must have: a name to load, and files whose names tell NVIDIA's toolkit the driver's version.
 _LIBRARIES: Final = (f"{_NVML}.1", f"{_NVML}.*.*", "libcuda.so.1", "libcuda.so.*.*")
@@ -56,8 +60,14 @@ def find() -> Gpus:
         # Programs that the toolkit shows to containers: nvidia-smi, and what talks to MPS.
         shown[f"{_ROOT}/usr/bin"] = str(program.parent)
     simulated = os.environ.get(state.VARIABLE)
-    found = of_state(state.read(Path(simulated))) if simulated else Gpus(_devices())
+    found = _simulated(state.read(Path(simulated))) if simulated else Gpus(_devices())
     return replace(found, files={**found.files, _MARK: "its own\n"}, shown=shown)
+
+
+def _simulated(machine: Machine) -> Gpus:
+    """Return simulated GPUs whose driver is there already: their state is the driver's firmware."""
+    found = of_state(machine)
+    return replace(found, files={**found.files, _FIRMWARE.format(version=machine.driver_version): state.text(machine)})
 
 
 def libraries() -> Path:

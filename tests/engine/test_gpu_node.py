@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.text.files import read_text
+from sandbox.gpu_node.claims import EVIDENCE, SHARES
 from sandbox.gpu_node.play import REPLICAS
 from sandbox.real_node import allowed
 from sandbox.system.errors import SandboxError
@@ -97,6 +98,30 @@ def test_a_pool_changes_node_by_node_and_work_is_lost_only_where_that_was_declar
     last = "exclusive, pods that stay are deleted: their work"
     assert lost.pop(last) == "2 worked, 0 are there; lost: minds-nothing; left on the node: nothing"
     assert [observed.partition("; ")[2] for observed in lost.values()] == ["lost: nothing; left on the node: nothing"] * 3
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_pods_get_gpus_by_claims_and_then_by_the_device_plugin(tmp_path: Path, gpus: int) -> None:
+    result = run(tmp_path, gpus, "--claims")
+    assert result["holds"]
+    steps = {step["name"]: step["observed"] for step in result["steps"]}
+    full = "0/3 nodes are available: 1 cannot allocate all claims"
+    for name, shares in (("exclusive", 1), (f"time-slicing {SHARES}", SHARES)):
+        total = gpus * shares
+        assert steps[f"{name} by claims"] == f"gpu {total}, proven"
+        assert steps[f"{total + 1} pods by claims"] == f"{total} compute, 1 waits: Unschedulable: {full}"
+        assert steps[f"GPUs of these {total} pods by claims"] == ", ".join(f"{shares} on GPU {index}" for index in range(gpus))
+    last = f"time-slicing {SHARES} by the device plugin"
+    assert steps[last] == f"gpu {gpus * SHARES}, proven"
+    assert steps["devices of the DRA driver"] == "none"
+    waits = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu"
+    pods = f"{gpus * SHARES + 1} pods by the device plugin"
+    assert steps[pods] == f"{gpus * SHARES} compute, 1 waits: Unschedulable: {waits}"
+    if gpus > 1:
+        assert steps[f"{SHARES} pods of a share each by claims"] == f"{SHARES} on 1 GPU"
+        assert steps["a pod of 2 shares by claims"] == "computes on 2 GPUs that NVML knows"
+    assert {path.name for path in (tmp_path / "out").iterdir()} == WRITTEN | {EVIDENCE}
+    assert json.loads(read_text(tmp_path / "out" / EVIDENCE))["verdict"] == "proven"
 
 
 def test_what_sharing_costs_is_measured_by_pods_and_by_processes(tmp_path: Path) -> None:

@@ -202,8 +202,9 @@ def test_the_image_of_shares_comes_from_the_mirror_too() -> None:
 def test_the_operator_is_told_of_claims() -> None:
     values = plan_of(claiming({"exclusive": {}})).operator_values
     assert values["driver"]["manager"]["env"] == [{"name": "NODE_LABEL_FOR_GPU_POD_EVICTION", "value": DRIVER_MANAGER_LABEL}]
-    # On such a node its check of the device plugin never ends.
-    assert values["validator"]["plugin"]["env"] == [{"name": "COMPONENT", "value": "toolkit"}]
+    # On such a node its check of the device plugin never ends. That of the toolkit needs the GPUs, which its image leaves out.
+    variables = {one["name"]: one["value"] for one in values["validator"]["plugin"]["env"]}
+    assert variables == {"COMPONENT": "toolkit", "NVIDIA_VISIBLE_DEVICES": "all"}
 
 
 def test_nodes_are_expected_to_offer_nothing_by_the_device_plugin() -> None:

@@ -23,11 +23,13 @@ from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.documents import read
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.reading import Reading
-from sandbox.gpu_node import document, machine, mps_limits, pods
+from sandbox.gpu_node import claims, document, machine, mps_limits, pods
+from sandbox.gpu_node.claims import Claims
 from sandbox.gpu_node.pods import PodSnapshot
 from sandbox.nvml import state
 from sandbox.real_node import own_gpus
 from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
 from sandbox.system.recording import record
 from tests.sandbox.gpu_node import driver, measured
 from tests.verifier import nodes
@@ -76,10 +78,24 @@ def test_a_machine_is_known_by_its_nvml_and_its_stack_can_be_planned(own: Path, 
     assert (pool_plan.pool.rollout.drain_seconds, pool_plan.pool.rollout.pods_that_stay) == (30, "delete")
 
 
+@pytest.mark.parametrize(
+    ("allocation", "devices"), [(None, ()), ("devicePlugin", ()), ("dra", (("nvidia.com/gpu", 2, 4),))], ids=str
+)
+def test_its_stack_says_how_pods_get_gpus(own: Path, tmp_path: Path, allocation: Any, devices: tuple[object, ...]) -> None:
+    state.write(own, driver.h200(2))
+    file = tmp_path / "Pulumi.own.yaml"
+    file.write_text(machine.stack_text("{timeSlicing: {replicas: 4}}", machine.find(), allocation=allocation))
+    assert ("allocation:" in file.read_text()) == (allocation is not None)
+    (pool_plan,) = plan_config(read_stack_file(file)).pools
+    assert tuple((one.resource, one.count, one.shares) for one in pool_plan.devices) == devices
+
+
 def test_its_node_gets_its_devices_and_its_driver(own: Path) -> None:
     found = own_gpus.find()
     assert {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"} <= found.devices.keys()
     assert str(own.parent / "driver") in found.shown.values()
+    # NVIDIA's DRA driver is given no variable of the sandbox: it finds simulated GPUs as the driver's firmware.
+    assert found.files[f"/run/nvidia/driver/lib/firmware/nvidia/{driver.VERSION}/gsp_simulated.bin"] == own.read_text()
 
 
 @pytest.mark.parametrize("first", ["script", "program"])
@@ -210,6 +226,80 @@ def test_a_pod_goes_on_only_in_the_same_container_and_if_it_computes() -> None:
     assert replace(before, rounds=6).goes_on(before)
     for other in ({"rounds": 5}, {"uid": "b"}, {"container": "containerd://1 1"}, {"phase": "Failed"}):
         assert not replace(before, **{"rounds": 6, **other}).goes_on(before), other
+
+
+# --- resource claims ----------------------------------------------------------------------------------------
+
+
+def device(name: str, shares: str | None = None) -> dict[str, Any]:
+    """As NVIDIA's driver announces it: tests/sandbox/machines/test_dra_nodes.py has the same from the real one."""
+    more = {"allowMultipleAllocations": True, "capacity": {"shares": {"value": shares}}} if shares else {}
+    return {"name": name, **more}
+
+
+@pytest.mark.parametrize(
+    ("slices", "count"),
+    [
+        ([], 0),
+        ([{"driver": "gpu.nvidia.com"}], 0),
+        ([{"devices": [device("gpu-0"), device("gpu-1")]}], 2),
+        ([{"devices": [device("gpu-0", "4")]}, {"devices": [device("gpu-1", "4")]}], 8),
+    ],
+    ids=["none", "no device", "whole GPUs", "shares"],
+)
+def test_a_node_takes_a_claim_for_each_device_or_share(slices: list[dict[str, Any]], count: int) -> None:
+    assert claims.count_claims(slices) == count
+
+
+def test_pods_are_told_by_the_gpu_that_each_computes_on() -> None:
+    seen = [PodSnapshot(f"work-{number}", "", "Running", "", "", 1, (gpu,)) for number, gpu in enumerate(["GPU-b", "GPU-b"])]
+    found = claims.count_pods([*seen, PodSnapshot("waits", "", "Pending", "", "", 0)])
+    assert claims.tell_pods(found, ["GPU-a", "GPU-b"]) == "0 on GPU 0, 2 on GPU 1"
+    assert claims.tell_pods(found, ["GPU-a"]) == "0 on GPU 0, 2 on GPUs that NVML does not know"
+
+
+@pytest.mark.parametrize(
+    ("allocation", "says", "counted"),
+    [
+        ("dra", "Unschedulable: 0/3 nodes are available: 1 cannot allocate all claims", (1, 1)),
+        ("dra", "Unschedulable: 0/3 nodes are available: 1 Insufficient nvidia.com/gpu", (1, 0)),
+        ("devicePlugin", "Unschedulable: 0/3 nodes are available: 1 Insufficient nvidia.com/gpu", (1, 1)),
+        ("devicePlugin", "Unschedulable: 0/3 nodes are available: 1 cannot allocate all claims", (1, 0)),
+    ],
+)
+def test_a_pod_waits_for_a_gpu_only_if_the_scheduler_says_so_of_that_way(
+    monkeypatch: pytest.MonkeyPatch, allocation: Any, says: str, counted: tuple[int, int]
+) -> None:
+    seen = {
+        "computes": PodSnapshot("computes", "", "Running", "containerd://1 0", "", 3, ("GPU-a",)),
+        "begins": PodSnapshot("begins", "", "Running", "containerd://2 0", "", 0),
+        "waits": PodSnapshot("waits", "", "Pending", "", says, 0),
+    }
+    play = stage_of(allocation)
+    monkeypatch.setattr(play, "_pods", lambda: seen)
+    assert play._count_pods() == counted
+
+
+def stage_of(allocation: Any) -> Claims:
+    """A play that looks at nothing by itself."""
+    play = Claims(cast("Any", None), cast("Any", SimpleNamespace(existing_cluster=Path("none"))), Path("none"), Progress())
+    play._allocation = allocation
+    return play
+
+
+@pytest.mark.parametrize(("allocation", "offers"), [("dra", 8), ("devicePlugin", 0)])
+def test_what_a_node_offers_is_read_where_the_scheduler_reads_it(
+    monkeypatch: pytest.MonkeyPatch, allocation: Any, offers: int
+) -> None:
+    ours = {"spec": {"driver": "gpu.nvidia.com", "devices": [device("gpu-0", "4"), device("gpu-1", "4")]}}
+    others = {"spec": {"driver": "nic.example.com", "devices": [device("nic-0")]}}
+    play = stage_of(allocation)
+    api = SimpleNamespace(
+        list=lambda path: {"items": [ours, others] if "fieldSelector=spec.nodeName=machine-0" in path else []},
+        get=lambda _: {"status": {"allocatable": {"nvidia.com/gpu": "0"}}},
+    )
+    monkeypatch.setattr(play, "_api", lambda: api)
+    assert play._offered() == offers
 
 
 # --- mig-manager's stand-in ---------------------------------------------------------------------------------
