@@ -18,7 +18,7 @@ from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpu_pools.stack.verification import VerificationSettings
 
@@ -80,20 +80,22 @@ class Alert:
         }
 
 
-def alert_group(runbooks: str, verifiers: VerificationSettings | None) -> dict[str, Any]:
+def alert_group(runbooks: str, verifiers: VerificationSettings | None, claimed: Sequence[str] = ()) -> dict[str, Any]:
     """The group of all alerts.
 
     Args:
         runbooks: URL of their folder, or empty.
         verifiers: how often they assert, and how long they may wait; None: there are none.
+        claimed: names of the pools whose pods get GPUs by resource claims.
     """
-    return {"name": GROUP, "rules": [one.rule(runbooks) for one in alerts(verifiers)]}
+    return {"name": GROUP, "rules": [one.rule(runbooks) for one in alerts(verifiers, claimed)]}
 
 
-def alerts(verifiers: VerificationSettings | None) -> tuple[Alert, ...]:
-    """All of them; `verifiers`: as of the group."""
-    own = _of_verifiers(verifiers) if verifiers else ()
-    return (*_of_nodes(), *_of_operands(), *_of_gpus(), *_of_shares(), *own)
+def alerts(verifiers: VerificationSettings | None, claimed: Sequence[str] = ()) -> tuple[Alert, ...]:
+    """All of them; `verifiers` and `claimed`: as of the group."""
+    nothing_offered = _nothing_offered(claimed)
+    own = _of_verifiers(verifiers, nothing_offered) if verifiers else ()
+    return (*_of_nodes(), *_of_operands(nothing_offered), *_of_gpus(), *_of_shares(), *own)
 
 
 def _of_nodes() -> Iterator[Alert]:
@@ -123,7 +125,7 @@ def _of_nodes() -> Iterator[Alert]:
     )
 
 
-def _of_operands() -> Iterator[Alert]:
+def _of_operands(nothing_offered: str) -> Iterator[Alert]:
     stuck, paused = _stuck(), " or ".join(_labelled(label, "paused-for-.+") for label in DEPLOY_LABELS)
     yield Alert(
         "GpuPartitioningStuck",
@@ -143,7 +145,7 @@ def _of_operands() -> Iterator[Alert]:
     )
     yield Alert(
         "GpuNoDeviceAdvertised",
-        _nothing_offered(),
+        nothing_offered,
         "critical",
         f"{_NODE} has GPUs that answer and offers no share of them: no pod can start there.",
         "Read the log of its device plugin: kubectl logs -n gpu-operator -l app=nvidia-device-plugin-daemonset.",
@@ -165,10 +167,11 @@ def _labelled(label: str, values: str) -> str:
     return f"group by ({_KEY}) ({named})"
 
 
-def _nothing_offered() -> str:
-    """Where somebody tells what a node offers: kube-state-metrics, or its verifier."""
+def _nothing_offered(claimed: Sequence[str]) -> str:
+    """Where somebody tells what a node offers: kube-state-metrics, or its verifier. Of `claimed` pools only the verifier does."""
     offered, gpus = shares.NODE_ALLOCATABLE, f"{rules.NODE_GPUS} > 0"
-    known = f"{gpus} and on (instance) {shares.KNOWN_NODES} or {gpus} and on ({_KEY}) {offered}"
+    by_status = f'{rules.NODE_GPUS}{{{POOL}!~"{"|".join(claimed)}"}} > 0' if claimed else gpus
+    known = f"{by_status} and on (instance) {shares.KNOWN_NODES} or {gpus} and on ({_KEY}) {offered}"
     return f"({known}) unless on ({_KEY}) sum by ({_KEY}) ({offered}) > 0"
 
 
@@ -234,13 +237,13 @@ def _of_shares() -> Iterator[Alert]:
     )
 
 
-def _of_verifiers(settings: VerificationSettings) -> Iterator[Alert]:
+def _of_verifiers(settings: VerificationSettings, nothing_offered: str) -> Iterator[Alert]:
     verifier = f'job="{VERIFIER_APP}", {POOL}!=""'
     oldest = 3 * settings.interval_seconds + _ASSERTION_SECONDS
     yield Alert(
         "GpuNodeNotAsDeclared",
         f'max by ({_KEY}) (gpu_pools_verdict{{{verifier}, verdict="differs"}}) == 1 '
-        f"unless on ({_KEY}) ({_nothing_offered()}) unless on ({_KEY}) {_stuck()}",
+        f"unless on ({_KEY}) ({nothing_offered}) unless on ({_KEY}) {_stuck()}",
         "critical",
         f"{_NODE} is not what the stack declares: its pods may not find the GPUs that they ask for.",
         "kubectl describe node shows the condition GpuSharingVerified: what differs, the likely cause, and the remedy.",

@@ -20,6 +20,7 @@ from gpu_pools.observing.alerts import alert_group
 from gpu_pools.observing.dashboards import dashboards
 from gpu_pools.observing.rules import recording_group
 from gpu_pools.observing.series import JOB, POOL
+from gpu_pools.observing.shares import claimed_pools
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
@@ -82,7 +83,7 @@ def rule_groups(plan: Plan) -> list[dict[str, Any]]:
     """All recording rules, then all alerts; those on the verifiers only where there are some."""
     settings = plan.settings
     verifiers = settings.verification if settings.verification.enabled else None
-    return [recording_group(plan), alert_group(settings.observability.runbooks, verifiers)]
+    return [recording_group(plan), alert_group(settings.observability.runbooks, verifiers, claimed_pools(plan))]
 
 
 def prometheus_rule_spec(plan: Plan) -> dict[str, Any]:

@@ -11,7 +11,8 @@ Which pool a node is of comes from the targets that this stack has scraped, the 
 nodes, which kube-state-metrics tells only where somebody lists them. A node with neither has no series here.
 
 Not here: requests of init containers; which pool a waiting pod would go to, since its selector is not told by default. Without
-kube-state-metrics there is nothing of what is allocated or waits, never 0; what is allocatable the verifiers tell as well.
+kube-state-metrics there is nothing of what is allocated or waits, never 0; what is allocatable the verifiers tell as well. Of
+pools with resource claims only the verifiers tell it, since it stands in ResourceSlices and not in the status of the node.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def recorded_shares(plan: Plan) -> Iterator[tuple[str, str]]:
     names = "|".join(sorted({kube_resource(name) for pool in plan.pools for name in pool.advertises}))
     ours = f'resource=~"{names}"'
     yield NODE_POOL, f'topk by (instance) (1, group by ({_NODE}) (up{{job=~"{JOB}|{VERIFIER_APP}", {POOL}!=""}}))'
-    offered = _of_pools(f"max by (node, resource) (kube_node_status_allocatable{{{ours}}})")
+    offered = _of_pools(f"max by (node, resource) (kube_node_status_allocatable{{{ours}}})") + _without_claims(plan)
     proven = (
         f'max by ({_NODE}, resource) (gpu_pools_allocatable_devices{{job="{VERIFIER_APP}", {POOL}!=""}}) '
         f"and on ({POOL}, resource) {DECLARED_SHARES}"
@@ -84,6 +85,16 @@ def recorded_shares(plan: Plan) -> Iterator[tuple[str, str]]:
     asked = f"sum by ({KUBE_RESOURCE}) ({_moved(waits, KUBE_RESOURCE, 'resource')})"
     named = f"{asked} * on ({KUBE_RESOURCE}) group_left (resource) {known}"
     yield WAITING, f"sum by (resource) ({named}) or 0 * group by (resource) ({DECLARED_SHARES}) and {answers}"
+
+
+def claimed_pools(plan: Plan) -> tuple[str, ...]:
+    """Pools whose pods get GPUs by resource claims: the status of a node counts nothing of what the DRA driver announces."""
+    return tuple(pool.name for pool in plan.pools if pool.devices)
+
+
+def _without_claims(plan: Plan) -> str:
+    claimed = "|".join(claimed_pools(plan))
+    return f' unless on ({POOL}) group by ({POOL}) ({DECLARED_SHARES}{{{POOL}=~"{claimed}"}})' if claimed else ""
 
 
 def _requests(ours: str, bound: str) -> str:

@@ -18,7 +18,8 @@ from .reading import Failed, Reading, instances_by_profile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from .expectation import Expectation
+    from .expectation import ClaimsExpectation, Expectation
+    from .node import ClaimsReading, NodeReading
     from .observation import Assertion, Observation
 
 _VERDICTS: Final = (Verdict.HOLDS, Verdict.DIFFERS, Verdict.CANNOT_TELL)
@@ -55,16 +56,44 @@ def _verdict(expected: Expectation, assertion: Assertion) -> Iterator[str]:
 
 
 def _devices(expected: Expectation, assertion: Assertion) -> Iterator[str]:
-    """What Kubernetes must offer, and what it offers."""
-    declared = expected.node.allocatable if expected.node else {}
+    """What Kubernetes must offer, and what it offers: by the device plugin, or by the DRA driver."""
+    claims = expected.node.claims if expected.node else None
+    declared = _declared_by_claims(claims) if claims else expected.node.allocatable if expected.node else {}
     about = "Devices of each resource that the node must advertise."
     yield from _family("gpu_pools_declared_devices", "gauge", about, _by_resource(expected, declared))
-    node = assertion.observation.node
-    if node is not None and node.failure is None:
+    found = _offered(claims, assertion.observation.node)
+    if found is not None:
         # A resource that was declared and is not there is a zero that was read.
-        found = {**dict.fromkeys(declared, 0), **node.allocatable}
         about = "Devices of each resource that the node advertises."
-        yield from _family("gpu_pools_allocatable_devices", "gauge", about, _by_resource(expected, found))
+        counts = {**dict.fromkeys(declared, 0), **found}
+        yield from _family("gpu_pools_allocatable_devices", "gauge", about, _by_resource(expected, counts))
+
+
+def _offered(claims: ClaimsExpectation | None, node: NodeReading | None) -> Mapping[str, int] | None:
+    """Shares of each resource; None: not read."""
+    if node is None or node.failure is not None:
+        return None
+    return _announced(claims, node.claims) if claims else node.allocatable
+
+
+def _declared_by_claims(claims: ClaimsExpectation) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for one in claims.devices:
+        counts[one.resource] += one.count * (one.shares or 1)
+    return counts
+
+
+def _announced(claims: ClaimsExpectation, found: ClaimsReading | None) -> Mapping[str, int] | None:
+    """Shares in the ResourceSlices by resource; of devices that no declared class has, nothing. None: not read."""
+    if found is None or not isinstance(found.devices, tuple):
+        return None
+    resources = {(one.type, one.profile): one.resource for one in claims.devices}
+    counts: Counter[str] = Counter()
+    for device in found.devices:
+        resource = resources.get((device.type, device.profile))
+        if resource is not None:
+            counts[resource] += device.shares or 1
+    return counts
 
 
 def _by_resource(expected: Expectation, counts: Mapping[str, int]) -> list[tuple[Mapping[str, str], int]]:

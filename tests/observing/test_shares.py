@@ -174,6 +174,35 @@ def test_without_kube_state_metrics_nothing_is_said_and_nothing_raised(tmp_path:
     hold(plan, [made], tmp_path)
 
 
+@pytest.mark.parametrize(("announced", "firing"), [(8.0, 0), (0.0, 1), (None, 0)])
+def test_what_nodes_with_claims_offer_is_told_by_their_verifiers_alone(
+    announced: float | None, firing: int, tmp_path: Path
+) -> None:
+    """Their status has zeros of the time before, or nothing: neither is a node without GPUs."""
+    stack = fleets.stack(pools=("turns", "whole"))
+    stack["gpu-pools:pools"][0]["allocation"] = "dra"
+    plan = plan_config(stack)
+    seen = cluster(plan, Random(2), full=True)  # noqa: S311
+    name = first(seen, "turns")
+    for node in seen.gpu_nodes:
+        if node.pool == "turns":
+            seen = offers_none(seen, node.name, told_as="zero")
+    rows = {} if announced is None else {_verified(node.name): announced for node in seen.gpu_nodes if node.pool == "turns"}
+    made = Case("claims", [(20, seen.gpu_nodes, seen.told() | rows)])
+    told = f'max by (instance) ({shares.NODE_ALLOCATABLE}{{instance="{name}"}})'
+    alert = f'max by (alertname) (ALERTS{{alertstate="firing", alertname="GpuNoDeviceAdvertised", instance="{name}"}})'
+    made.expected = [
+        (19 * STEP, told, {} if announced is None else {(("instance", name),): announced}),
+        (19 * STEP, alert, {(("alertname", "GpuNoDeviceAdvertised"),): 1} if firing else {}),
+    ]
+    hold(plan, [made], tmp_path)
+
+
+def _verified(node: str) -> str:
+    target = f'job="{VERIFIER_APP}", instance="{node}", gpu_pool="turns", pool="turns"'
+    return f'gpu_pools_allocatable_devices{{{target}, resource="nvidia.com/gpu"}}'
+
+
 def test_a_node_that_changes_its_pool_is_of_one_at_a_time(tmp_path: Path) -> None:
     """Exporter and verifier are discovered apart: for a moment they can name different pools."""
     plan = fleets.plan_of(pools=("turns", "whole"))

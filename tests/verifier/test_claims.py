@@ -14,7 +14,9 @@ from gpu_pools.verifier.compare_claims import compare_claims
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.expectation import ClaimsExpectation, Expectation, parse_expectation
 from gpu_pools.verifier.findings import Findings
+from gpu_pools.verifier.metrics import metrics
 from gpu_pools.verifier.node import ApiFailure, ClaimsReading, Pod
+from gpu_pools.verifier.observation import Assertion, Observation
 from tests.unit.stacks import existing, plan_of
 
 from .nodes import healthy, plan_and_pool
@@ -185,3 +187,19 @@ def test_a_node_that_lost_the_label_of_its_device_plugin_is_told_what_helps() ->
     first = next(one for one in findings.differences if one.where.subject.startswith("operand"))
     assert first.cause.key == "plugin-switch-missing"
     assert "allocation: devicePlugin" in first.cause.remedy
+
+
+def test_prometheus_is_told_of_the_shares_that_are_announced() -> None:
+    node = healthy(*plan_and_pool({"exclusive": {}}, count=2))
+
+    def counts(devices: tuple[Device, ...] | ApiFailure) -> list[str]:
+        kubernetes = replace(node.kubernetes, claims=ClaimsReading(devices, (POD,)))
+        seen = Assertion(Findings(), Observation(node.nvml, None, kubernetes), looks=2, seconds=0.25)
+        text = metrics(expected(FOUR), seen, finished=1.5, runs=3)
+        return [line.partition("{")[0] + line.partition("}")[2] for line in text.splitlines() if "_devices{" in line]
+
+    assert counts(SHARES) == ["gpu_pools_declared_devices 8", "gpu_pools_allocatable_devices 8"]
+    assert counts(SHARES[:1]) == ["gpu_pools_declared_devices 8", "gpu_pools_allocatable_devices 4"]
+    assert counts(()) == ["gpu_pools_declared_devices 8", "gpu_pools_allocatable_devices 0"]
+    # What was not read has no series.
+    assert counts(ApiFailure("ResourceSlices", 403, "forbidden")) == ["gpu_pools_declared_devices 8"]
