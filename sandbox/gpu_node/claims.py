@@ -155,5 +155,5 @@ def tell_pods(found: Mapping[str, int], known: Collection[str]) -> str:
         known: UUIDs of the machine's GPUs, in NVML's order.
     """
     others = sum(number for gpu, number in found.items() if gpu not in known)
-    told = [f"{found.get(gpu, 0)} on GPU {index}" for index, gpu in enumerate(known)]
-    return ", ".join([*told, *([f"{others} on GPUs that NVML does not know"] if others else [])])
+    counts = [f"{found.get(gpu, 0)} on GPU {index}" for index, gpu in enumerate(known)]
+    return ", ".join([*counts, *([f"{others} on GPUs that NVML does not know"] if others else [])])
