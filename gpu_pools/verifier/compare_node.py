@@ -18,13 +18,14 @@ from .reading import Failed, Reading
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .expectation import Expectation, NodeExpectation
+    from .expectation import ClaimsExpectation, Expectation, NodeExpectation
     from .findings import Findings
-    from .node import NodeReading, Pod
+    from .node import ClaimsReading, NodeReading, Pod
     from .reading import Hung, Unreadable
 
 _WHOLE_GPU: Final = "nvidia.com/gpu"
 _NODE: Final = Where("node")
+_CLAIMS: Final = Where("devices of claims")
 _FORBIDDEN: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404
 #: 429 and everything above: the server is there, and cannot.
@@ -79,12 +80,21 @@ def compare_node(expected: Expectation, found: NodeReading, nvml: Reading | Hung
     _compare_config(wanted, found.config, findings)
     _compare_pods(wanted, found, findings)
     _compare_resources(expected, wanted, found, nvml, findings)
-    if wanted.claims is not None and found.claims is not None:
-        from .compare_claims import compare_claims  # noqa: PLC0415 - nodes without claims load none of it
-
-        for failure in compare_claims(wanted.claims, found.claims, nvml, findings):
-            _no_answer(Where("devices of claims"), failure, findings)
+    if wanted.claims is not None:
+        _compare_claims(wanted.claims, found.claims, nvml, findings)
     _compare_discovery(wanted, found, findings)
+
+
+def _compare_claims(
+    wanted: ClaimsExpectation, found: ClaimsReading | None, nvml: Reading | Hung | Unreadable, findings: Findings
+) -> None:
+    from .compare_claims import compare_claims  # noqa: PLC0415 - nodes without claims load none of it
+
+    if found is None:
+        findings.cannot_tell(_CLAIMS, "answer of the API", "200", "not asked", "api-answer")
+        return
+    for failure in compare_claims(wanted, found, nvml, findings):
+        _no_answer(_CLAIMS, failure, findings)
 
 
 def _no_answer(where: Where, failure: ApiFailure, findings: Findings) -> None:

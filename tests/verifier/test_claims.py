@@ -115,6 +115,23 @@ def test_what_the_device_plugin_still_offers_differs() -> None:
     }
 
 
+def told(claims: ClaimsReading | None) -> set[str]:
+    """Causes of what a node with these claims is told, and where it cannot be told."""
+    whole = expected({"exclusive": {}})
+    node = healthy(*plan_and_pool({"exclusive": {}}, count=2)).kubernetes
+    findings = Findings()
+    compare_node(whole, replace(node, claims=claims), nvml(), findings)
+    return {one.cause.key for one in (*findings.differences, *findings.unknown)}
+
+
+def test_a_node_with_claims_is_not_called_right_unless_its_devices_were_read() -> None:
+    announced = tuple(replace(one, shares=None) for one in SHARES)
+    right = told(ClaimsReading(announced, (POD,)))
+    assert told(ClaimsReading((), (POD,))) - right == {"slice-missing"}
+    assert told(None) - right == {"api-answer"}
+    assert told(ClaimsReading(ApiFailure("ResourceSlices", 403, "forbidden"), (POD,))) - right == {"api-permission"}
+
+
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
