@@ -1,8 +1,8 @@
 """NVIDIA's DRA driver, for pools whose GPUs pods get through resource claims: its chart, DeviceClasses, DaemonSets for shares.
 
-The chart's release serves whole GPUs and MIG instances. The driver has one number of shares per process, so each number that is
-declared has a DaemonSet beside it, with the chart's service account. Which nodes run which of them is said by a label of the
-pool (gpu_pools/allocation/dra.py).
+The chart's release serves whole GPUs and MIG instances. A process of the driver has one number of shares. So this component adds
+a DaemonSet for each declared number, with the chart's service account. A label of the pool's nodes selects one of the DaemonSets
+(gpu_pools/allocation/dra.py).
 
 The GPU operator stays: driver, toolkit, gpu-feature-discovery, mig-manager and DCGM are its. NVIDIA's GPUCluster is not used: it
 excludes ClusterPolicy, and has one number of shares for all nodes.

@@ -1,9 +1,9 @@
 """What is looked at right before the release of the operator or of NFD is changed, in previews too.
 
-The engine knows which chart is deployed: the hook is given the release as it was and as it shall be. So the step between two
-versions of the operator is judged here, whoever has written the stack file and whether or not anybody has asked `changes`. Where
-the operator or the driver changes the cluster is asked, too: nothing of an earlier upgrade may be half done
-(gpu_pools/plan/operator_upgrade.py). A step back that was acknowledged is taken as the cluster is: it may be the way out.
+The engine knows which chart is deployed: it gives the hook the release before and after the change. So this hook checks the step
+between two versions of the operator for every deploy, also where nobody has run `changes`. Where the operator or the driver
+changes, it asks the cluster as well: no earlier upgrade may be unfinished (gpu_pools/plan/operator_upgrade.py). A step back that
+was acknowledged is taken as the cluster is: it may be the way out.
 
 What a preview finds half done is a warning there: until the deploy it may be over. A cluster that cannot be asked stops nothing,
 and the deploy says so. Not looked at: an operator of another owner, whose release is none of the stack's.

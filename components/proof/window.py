@@ -1,6 +1,6 @@
 """Refuses to change a pool's nodes outside of its maintenance windows, before anything of the pool's verifiers is changed.
 
-A preview is told of it as a warning: a change is reviewed at any hour. What is judged is in gpu_pools/plan/rollouts.py.
+A preview only warns, since people review changes at any hour. The check itself is in gpu_pools/plan/rollouts.py.
 The clock is that of the machine that deploys; the changers on the nodes go by the API server's.
 """
 

@@ -1,4 +1,4 @@
-"""Resource claims: what NVIDIA's DRA driver and the scheduler are told, so that pods get what `sharing` declares.
+"""Resource claims: the chart values, DeviceClasses and labels by which pods get what `sharing` declares.
 
 The driver announces the devices of a node as a ResourceSlice, and the scheduler allocates them. A DeviceClass carries the very
 resource name that the device plugin would have used, so pods need not change: of ``nvidia.com/gpu: 1`` the scheduler makes a
@@ -6,7 +6,7 @@ claim by itself (KEP-5004, on by default since Kubernetes 1.36).
 
 - Whole GPUs, and MIG instances that mig-manager has made, are served by the chart's own DaemonSet.
 - Shares of a GPU (`timeSlicing`) are a number of the driver's process, so each distinct number has a DaemonSet of ours beside the
-  chart's. A node's label says which of them it runs.
+  chart's. A label of each node selects one of them.
 - The driver finds MIG instances when it starts. So no driver runs on a node while its MIG state is another than ``success``.
 - One DeviceClass per resource name, never one per pool: where one of two classes with the same name is deleted, the scheduler
   forgets the name for the whole cluster.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.hardware.resource_names import WHOLE_GPU, mig_resource
 from gpu_pools.sharing.exclusive import Exclusive
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_SWITCH, DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL
+from gpu_pools.verifier.names import MIG_STATE_LABEL, NO_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,9 +43,7 @@ DRA_NAMESPACE: Final = "dra-driver-nvidia-gpu"
 #: The name of the chart's DaemonSet.
 DRA_DAEMON_SET: Final = "dra-driver-nvidia-gpu-kubelet-plugin"
 
-_MIG_STATE: Final = "nvidia.com/mig.config.state"
 _WHOLE: Final = "exclusive"
-_NONE: Final = "none"
 _SERVICE_ACCOUNT: Final = "dra-driver-nvidia-gpu-service-account-kubeletplugin"
 _COMPONENT: Final = "dra-driver-nvidia-gpu-component"
 _REGISTRY, _PLUGINS = "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins"
@@ -138,7 +137,7 @@ def plugin_labels() -> dict[str, str]:
     few other labels (NVIDIA/gpu-operator v26.7.0, controllers/nodelabeling_controller.go, getNodeLabelUpdateReasons). So a pool
     that says `allocation: devicePlugin` has them, and one that says nothing is as it was before there were claims.
     """
-    return {DRA_DRIVER_LABEL: _NONE, DRIVER_MANAGER_LABEL: "false", DEVICE_PLUGIN_SWITCH: "true"}
+    return {DRA_DRIVER_LABEL: NO_CLAIMS, DRIVER_MANAGER_LABEL: "false", DEVICE_PLUGIN_SWITCH: "true"}
 
 
 def shares_of(sharing: Sharing) -> int | None:
@@ -216,7 +215,7 @@ def _affinity(value: str) -> dict[str, Any]:
         {"key": DRIVER_MANAGER_LABEL, "operator": "In", "values": ["true"]},
     ]
     states = ({"operator": "In", "values": ["success"]}, {"operator": "DoesNotExist"})
-    terms = [{"matchExpressions": [*ours, {"key": _MIG_STATE, **state}]} for state in states]
+    terms = [{"matchExpressions": [*ours, {"key": MIG_STATE_LABEL, **state}]} for state in states]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 

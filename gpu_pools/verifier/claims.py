@@ -41,6 +41,11 @@ class Device:
     gpu: str
     shares: int | None
 
+    @property
+    def capacity(self) -> int:
+        """How many claims can have it at the same time."""
+        return 1 if self.shares is None else self.shares
+
 
 def read_devices(api: Api, node: str, driver: str) -> tuple[Device, ...]:
     """Return the devices that the driver announces of a node, by name.

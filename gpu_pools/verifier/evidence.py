@@ -215,13 +215,11 @@ def _devices(expected: Expectation, seen: Observation) -> dict[str, int]:
     """What the DRA driver announces, as the resources by which pods ask for it; what nobody declared has its type."""
     claims = expected.node.claims if expected.node else None
     found = seen.node.claims if seen.node else None
-    if claims is None or found is None or not isinstance(found.devices, tuple):
+    if claims is None or found is None:
         return {}
-    declared = {(one.type, one.profile): one.resource for one in claims.devices}
     counts: Counter[str] = Counter()
-    for device in found.devices:
-        resource = declared.get((device.type, device.profile), f"device {_cut(device.type, _NAME_CHARACTERS)}")
-        counts[resource] += 1 if device.shares is None else device.shares
+    for resource, device in found.by_resource(claims):
+        counts[resource or f"device {_cut(device.type, _NAME_CHARACTERS)}"] += device.capacity
     return dict(sorted(counts.items()))
 
 

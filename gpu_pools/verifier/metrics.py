@@ -87,12 +87,10 @@ def _announced(claims: ClaimsExpectation, found: ClaimsReading | None) -> Mappin
     """Shares in the ResourceSlices by resource; of devices that no declared class has, nothing. None: not read."""
     if found is None or not isinstance(found.devices, tuple):
         return None
-    resources = {(one.type, one.profile): one.resource for one in claims.devices}
     counts: Counter[str] = Counter()
-    for device in found.devices:
-        resource = resources.get((device.type, device.profile))
+    for resource, device in found.by_resource(claims):
         if resource is not None:
-            counts[resource] += device.shares or 1
+            counts[resource] += device.capacity
     return counts
 
 

@@ -113,6 +113,12 @@ class ClaimsReading:
     devices: tuple[Device, ...] | ApiFailure
     pods: tuple[Pod, ...] | ApiFailure
 
+    def by_resource(self, wanted: ClaimsExpectation) -> Iterator[tuple[str | None, Device]]:
+        """Each device with the resource by which pods ask for it; None: nobody has declared such a device."""
+        resources = {(one.type, one.profile): one.resource for one in wanted.devices}
+        for device in self.devices if isinstance(self.devices, tuple) else ():
+            yield resources.get((device.type, device.profile)), device
+
 
 @dataclass(frozen=True)
 class NodeReading:

@@ -3,8 +3,8 @@
 After kubernetes v1.36.3: pkg/kubelet/cm/dra (manager.go, claiminfo.go, plugin/dra_plugin_manager.go), pkg/kubelet/pluginmanager.
 As a kubelet, it
 
-- finds drivers by their sockets in the folder of registrations, and asks each with GetInfo; a socket that is made anew is another
-  registration, one that is gone ends it;
+- finds drivers by their sockets in the folder of registrations, and asks each with GetInfo; a socket that was removed and created
+  again is a new registration, and a removed one ends its registration;
 - prepares the claims of a pod before its containers are made, a claim of several pods once, and says why it cannot in the
   kubelet's words;
 - has a claim unprepared when its last pod has ended, and tries that again where the driver refuses;

@@ -29,7 +29,7 @@ class MagnumAdopter(Adopter):
         ),
         Remains(
             "pulumi:index:Stash",
-            "the administrator's kubeconfig goes with the state: whoever needs one asks Magnum (openstack coe cluster config)",
+            "the administrator's kubeconfig goes with the state: `openstack coe cluster config` creates a new one",
         ),
     )
 
