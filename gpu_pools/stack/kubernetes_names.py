@@ -32,6 +32,7 @@ ALLOCATION_LABELS: Final = (DRA_DRIVER_LABEL, DRIVER_MANAGER_LABEL, DEVICE_PLUGI
 POOL_LABEL: Final = "gpu-pools/pool"
 #: Which of the pools that replace each other under one name a node is of (gpu_pools/plan/placing.py).
 REPLACEMENT_LABEL: Final = "gpu-pools/generation"
+_OF_THE_PLAN: Final = frozenset({DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, REPLACEMENT_LABEL, DRA_DRIVER_LABEL})
 #: Where the GPU operator and its operands live.
 OPERATOR_NAMESPACE: Final = "gpu-operator"
 
@@ -100,9 +101,7 @@ def check_labels(labels: Mapping[str, str], path: str, problems: Problems) -> No
                 allowed="at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit",
                 remedy="Choose another value.",
             )
-        elif key in {DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, REPLACEMENT_LABEL} or (
-            key.startswith("nvidia.com/") and not key.startswith(_OPERATOR_SWITCHES)
-        ):
+        elif key in _OF_THE_PLAN or (key.startswith("nvidia.com/") and not key.startswith(_OPERATOR_SWITCHES)):
             problems.add(
                 where,
                 f'"{key}" is set by the plan or by the GPU operator',

@@ -119,6 +119,8 @@ def test_the_resource_of_a_profile() -> None:
                 "nvidia.com/device-plugin.config",
                 "nvidia.com/mig.config",
                 "gpu-pools/pool",
+                "gpu-pools/generation",
+                "gpu-pools/dra-driver",
                 "nvidia.com/gpu.product",
                 "nvidia.com/gpu.deploy",
             )
